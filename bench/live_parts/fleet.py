@@ -4,6 +4,7 @@ simulator ── step, collective ──> rings of each rank ── a look each 
           ── series of agents ──> OTLP each 5 s          relation ──> rows, once
           ── series of exporters ──> remote-write of one Prometheus for 256 hosts, or pages that the server scrapes
           ── flow_sample, counters of switches ──> sFlow datagrams
+          ── edge_fit, probe_hop of one prober a host, as an agent has it ──> rows each 5 s, with the samples
 
 *: or as far apart as the server asks so many agents for (`wire.ring.pace`).
 Rings are written by the writer that the hook has and read by the agent's reader, so bodies are what an agent sends.
@@ -23,12 +24,15 @@ from zlib import crc32
 
 import cramjam
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bench.live_parts.schedule import HTTP, NUMBER, PAGE, UDP, Writer
 from bench.remote_write_bodies import varint
-from leadline.host.found import Sample, Segment, Stream
+from leadline.host.config import AgentConfig
+from leadline.host.found import EdgeFit, ProbeHop, Sample, Segment, Stream
 from leadline.host.otlp import metrics_request
 from leadline.host.parcels import parcels
+from leadline.host.rows import probe_rows
 from leadline.model.ids import canonical_labels
 from leadline.model.tables import Table
 from leadline.model.units import S
@@ -56,8 +60,12 @@ BODY_SAMPLES, BODY_S = 2_000, 5  # max_samples_per_send, batch_send_deadline of 
 RING_RECORDS, RING_STRINGS = 256, 2048
 RINGS = ("steps", "begins", "ends")  # of a rank: the main thread's, autograd's, the backend's
 RELATIONS = 1_000  # in one request
+PROBED: dict[str, tuple[type[EdgeFit | ProbeHop], str]] = {
+    "edge_fit": (EdgeFit, "end_ns"), "probe_hop": (ProbeHop, "time_ns"),
+}  # fmt: skip
 OWN = 25  # streams that an agent tells of itself
 SFLOW_AGENTS = IPv4Address("10.200.0.1")
+PROBED_ROWS = 50_000  # of a simulated mesh that are encoded at a time
 PAGES = IPv4Address("127.1.0.1")  # of the first target; loopback has room for all
 PAGE_PORT = 9100
 
@@ -69,6 +77,9 @@ class _Held:
         self.parts: dict[str, list[pa.Table]] = defaultdict(list)
 
     def write(self, table: Table, rows: pa.Table) -> None:
+        if table.name in PROBED:  # a simulated host probes from each NIC, an agent from one address
+            paths = AgentConfig().mesh_paths
+            rows = rows.filter(pc.less(rows["src_port"], AgentConfig().mesh_port + paths))
         self.parts[table.name].append(rows)
 
     def finish(self) -> int:
@@ -106,6 +117,8 @@ def write_fleet(hosts: int, seconds: int, start_ns: int, seed: int, to: Writer) 
     step, collective = held.of("step"), held.of("collective")
     _agents(step, collective, names, start_ns, start_ns + seconds * S, to)
     _relations(held.of("relation"), start_ns, to)
+    for name in PROBED:
+        _probes(name, held.parts.pop(name, []), names, to)
     targets, switches = _metrics(
         held.of("series"), held.of("metric_sample"), held.of("flow_sample"), names, start_ns, to
     )
@@ -230,6 +243,38 @@ def _relations(relation: pa.Table, start_ns: int, to: Writer) -> None:
         to.add(start_ns, body, at // RELATIONS, NUMBER["/api/v1/rows/relation"], HTTP, "relations", body.count(b"\n"))
 
 
+def _probes(table: str, parts: list[pa.Table], names: dict[str, int], to: Writer) -> None:
+    """What probers say, each host's each 5 s."""
+    kind, time = PROBED[table]
+    waiting: dict[tuple[str, int], list[Any]] = defaultdict(list)
+
+    def flush(until_ns: float) -> None:
+        for (name, slot), found in list(waiting.items()):
+            if (slot + 1) * AGENT_S * S <= until_ns:
+                del waiting[name, slot]
+                body = probe_rows(found, name, clocks[name])
+                due_ns = (slot + 1) * AGENT_S * S + _moment_ns(names[name]) + READ_NS
+                to.add(due_ns, body, names[name], NUMBER[f"/api/v1/rows/{table}"], HTTP, f"{table}_rows", len(found))
+
+    clocks: dict[str, str] = {}
+    for part in parts:
+        for at in range(0, part.num_rows, PROBED_ROWS):
+            for row in part.slice(at, PROBED_ROWS).to_pylist():
+                row["dscp"] = row.pop("class")
+                clocks[row["host"]] = row["clock"]
+                # What was found until the host's own moment in a slot goes with the samples then.
+                slot = (row[time] - _moment_ns(names[row["host"]])) // (AGENT_S * S)
+                waiting[row["host"], slot].append(kind(**{name: row[name] for name in kind._fields}))
+        if part.num_rows:
+            flush(pc.max(part[time]).as_py() - 2 * AGENT_S * S)
+    flush(float("inf"))
+
+
+def _moment_ns(host: int) -> int:
+    """When in its interval an agent reads its counters: not all do at once."""
+    return (host * 7919) % (AGENT_S * 1000) * 10**6
+
+
 # --- metrics ----------------------------------------------------------------------------------------------------
 
 
@@ -279,7 +324,7 @@ def _otlp(name: str, host: int, samples: list[tuple[int, dict[str, Any], float]]
     own = [Stream(f"leadline_agent_bench_{each}", (("lane", "ring"),), False, "1", True) for each in range(OWN)]
     for slot, some in itertools.groupby(samples, key=lambda each: each[0] // (AGENT_S * S)):
         # An agent reads all of its counters at one moment, and sends them at once.
-        read_ns = slot * AGENT_S * S + (host * 7919) % (AGENT_S * 1000) * 10**6
+        read_ns = slot * AGENT_S * S + _moment_ns(host)
         told = []
         for _, row, value in some:
             stream = streams.get(row["series"])

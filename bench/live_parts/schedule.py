@@ -19,6 +19,8 @@ PATHS = {
     "/api/v1/ring": "application/octet-stream",
     WATERMARKS: "application/x-ndjson",
     "/api/v1/rows/relation": "application/x-ndjson",
+    "/api/v1/rows/edge_fit": "application/x-ndjson",
+    "/api/v1/rows/probe_hop": "application/x-ndjson",
     "/v1/metrics": "application/x-protobuf",
     "/api/v1/write": "application/x-protobuf",
 }

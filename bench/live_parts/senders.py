@@ -36,6 +36,7 @@ WAIT_S_MAX = 10.0  # as agent.retry_s_max
 # The lanes of an agent, and how many requests of each are in flight while all goes well; Prometheus has shards.
 LANES = {
     "/api/v1/ring": ("ring", 8), "/v1/metrics": ("metrics", 1), "/api/v1/rows/relation": ("urgent", 1),
+    "/api/v1/rows/edge_fit": ("metrics", 1), "/api/v1/rows/probe_hop": ("metrics", 1),
     WATERMARKS: ("watermark", 1), "/api/v1/write": ("write", 4),
 }  # fmt: skip
 _LENGTH = re.compile(rb"content-length: *(\d+)")

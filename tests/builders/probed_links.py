@@ -12,13 +12,13 @@ from tests.builders.fabrics import T0, S
 from tests.builders.incident import Names, rows_of
 from tests.builders.lossy_links import edge, leaf
 
-from leadline.analysis.localise.mesh_routes import Route
 from leadline.model.tables.fabric import DELAY, EDGE_FIT, PROBE_HOP, RELATION
 
 HOSTS = [f"h{number}" for number in range(1, 9)]
 PORTS = (8446, 8447)  # the first goes over spine 1, the other over spine 2
 SENT = 50  # of a port and way in a second
 NAMES = Names(tenant="provider", cluster="default")
+Route = tuple[tuple[str, str], ...]  # links in order, each with the node that it is crossed to
 Crossed = tuple[str, str]  # a link, and the node that it is crossed to
 
 

@@ -114,6 +114,15 @@ def ids(table: pa.Table, name: str) -> Ids:
     return whole.reshape(-1, 2)
 
 
+def number_of(*keys_N: Ints) -> Ints:
+    """A number for each row, in the order of its keys; the same for the same keys, none is left out."""
+    number_N = np.unique(keys_N[0], return_inverse=True)[1]
+    for key_N in keys_N[1:]:
+        values, place_N = np.unique(key_N, return_inverse=True)
+        number_N = np.unique(number_N * len(values) + place_N, return_inverse=True)[1]
+    return number_N
+
+
 def id_texts(ids_N2: Ids) -> list[str]:
     """128-bit ids as 32 hex digits."""
     return [f"{high:016x}{low:016x}" for low, high in ids_N2.tolist()]

@@ -10,15 +10,13 @@ after a restart, or in a replay.
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 import pyarrow as pa
 
 from leadline.analysis.clock.delays import COUNTS, NUMBERS, delays
-from leadline.analysis.clock.follow import followed
+from leadline.analysis.clock.delays import DELAY as DELAYS
+from leadline.analysis.clock.follow import FIT, Columns, followed
 from leadline.analysis.clock.told import STEP_NS, told_of
-from leadline.analysis.columns import codes, ints
+from leadline.analysis.columns import codes
 from leadline.analysis.spec import Read, Verdicts, Window, analysis
 from leadline.model.tables.fabric import CLOCK_FIT, DELAY, EDGE_FIT
 from leadline.model.units import S
@@ -30,11 +28,6 @@ COLUMNS = (
     "tenant", "clock", "src", "dst", "dst_clock", "src_port", "class", "end_ns", "probe_ns", "ahead_ns", "window_ns",
     "offset_ns", "rate_ppb", "bound_ns", "width_ns", "noise_ns", "state", *NUMBERS, *COUNTS,
 )  # fmt: skip
-_FIT = ("host", "clock", "end_ns", "offset_ns", "rate_ppb", "bound_ns", "noise_ns", "island", "state")
-_DELAY = (
-    "src", "dst", "src_port", "class", "end_ns", "window_ns", "min_ns", "p50_ns", "p99_ns", "queue_p99_ns", "lost",
-    "count", "bound_ns", "state",
-)  # fmt: skip
 
 
 @analysis(
@@ -45,25 +38,21 @@ def clock(edge_fit: pa.Table, *, window: Window) -> Verdicts:
     """How far each host's clock is from cluster time, and one-way delays between hosts, from probes."""
     if not edge_fit.num_rows:
         return {}
-    fits: dict[str, list[Any]] = {column: [] for column in (*_FIT, "tenant")}
-    waits: dict[str, list[Any]] = {column: [] for column in (*_DELAY, "tenant")}
+    fits: Columns = {column: [] for column in (*FIT, "tenant")}
+    waits: Columns = {column: [] for column in (*DELAYS, "tenant")}
     begin_ns = window.from_ns - LOOK_BACK_NS
     before, steps = LOOK_BACK_NS // STEP_NS, (window.to_ns - begin_ns) // STEP_NS
     tenants = codes(edge_fit, "tenant")
     for number, tenant in enumerate(tenants.names):
-        mine = edge_fit.filter(pa.array(tenants.code_N == number))
+        mine = edge_fit.filter(pa.array(tenants.code_N == number)) if len(tenants.names) > 1 else edge_fit
         told = told_of(mine, begin_ns)
         found = followed(told, steps, before)
-        for row in found.fits:
-            _add(fits, row | {"tenant": tenant})
-        here = mine.filter(pa.array(ints(mine, "end_ns") >= window.from_ns))
-        keys = [ints(here, "end_ns"), ints(here, "class"), ints(here, "src_port")]
-        here = here.take(np.lexsort([*keys, codes(here, "dst").code_N, codes(here, "src").code_N]))
-        for row in delays(found, told, here, window):
-            _add(waits, row | {"tenant": tenant})
+        _add(fits, found.fits, tenant)
+        _add(waits, delays(found, told, mine, window), tenant)
     return {CLOCK_FIT.name: fits, DELAY.name: waits}
 
 
-def _add(columns: dict[str, list[Any]], row: dict[str, Any]) -> None:
-    for name, value in row.items():
-        columns[name].append(value)
+def _add(whole: Columns, part: Columns, tenant: str) -> None:
+    for name, values in part.items():
+        whole[name] += values
+    whole["tenant"] += [tenant] * len(next(iter(part.values())))

@@ -9,7 +9,7 @@ An island is what edges connect; the largest is number 0. Times of two islands c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,24 +25,27 @@ from leadline.model.units import S
 # ns by which cluster time may move from step to step against its own rate before its fits say so. Source: judgement;
 # below it two readings of the median host differ.
 ANCHOR_NS = 1_000.0
+FIT = ("host", "clock", "end_ns", "offset_ns", "rate_ppb", "bound_ns", "noise_ns", "island", "state")
+Columns = dict[str, list[Any]]
 STEPPED, LYING, ASYMMETRIC, ANCHORED = "stepped", "lying", "asymmetric", "re-anchored"  # states beside `State`
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
-    """What the mesh says of an edge at a step, beside its own line."""
+class Said:
+    """What the mesh says of edges at some last steps, beside their own lines: M times of an edge and a step."""
 
-    wrong_ns: float  # by which its line is off
-    flagged: bool  # its ways differ
+    edge_M: Ints
+    wrong_M: Floats  # ns by which its line is off; NaN: the mesh does not know both of its hosts
+    flagged_M: Bools  # its ways differ
 
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """The state after the last step, rows of `clock_fit`, and what was said of each edge in each of some last steps."""
+    """The state after the last step, columns of `clock_fit`, and what was said of edges."""
 
     mesh: Mesh
-    fits: list[dict[str, Any]]
-    edges: dict[int, list[Edge]]
+    fits: Columns
+    said: Said
 
 
 def followed(told: Told, steps: int, from_step: int) -> Followed:
@@ -55,7 +58,7 @@ def followed(told: Told, steps: int, from_step: int) -> Followed:
     lines, own, no_H = LinesOfSteps(told), OwnClocks(told), np.zeros(hosts, bool)
     lost_H, ever_H, doubt_H = no_H, no_H, no_H
     seen: list[_Seen] = []
-    edges_of: dict[int, list[Edge]] = {}
+    said: list[tuple[Ints, Floats, Bools]] = [(np.zeros(0, np.int64), np.zeros(0), np.zeros(0, bool))]
     for k in range(1, steps + 1):
         edges, rows = lines.at(k)
         mine = own.at(k)
@@ -73,11 +76,11 @@ def followed(told: Told, steps: int, from_step: int) -> Followed:
         if k >= from_step:  # and the one before, against which the first is held
             known = replace(mesh, state_H=np.where(doubt_H, State.LOST, mesh.state_H))
             seen.append(_Seen(known, mine, stepped_H, ever_H & mine.known_H, tuple(own.clock_H)))
-        for place, row in enumerate(rows.tolist() if k > from_step else []):
-            if told.valid_N[row]:
-                edge = Edge(_wrong(mesh, edges, place), bool(mesh.flagged_E[place]))
-                edges_of.setdefault(int(told.edge_N[row]), []).append(edge)
-    return Followed(mesh, list(_fits(told, seen)), edges_of)
+        if k > from_step:
+            line = told.valid_N[rows]
+            said.append((told.edge_N[rows][line], _wrong(mesh, edges)[line], mesh.flagged_E[line]))
+    edge_M, wrong_M, flagged_M = (np.concatenate(each) for each in zip(*said, strict=True))
+    return Followed(mesh, _fits(told, seen), Said(edge_M, wrong_M, flagged_M))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +94,16 @@ class _Seen:
     clock_H: tuple[str, ...]
 
 
-def _wrong(mesh: Mesh, edges: Edges, place: int) -> float:
-    """By how much the line of an edge is off, by the mesh; NaN where that does not know both of its hosts."""
-    src, dst = int(edges.src_E[place]), int(edges.dst_E[place])
-    if not (mesh.known_H[src] and mesh.known_H[dst]):
-        return float("nan")
-    lines = edges.lines
+def _wrong(mesh: Mesh, edges: Edges) -> Floats:
+    """By how much the line of each edge is off, by the mesh; NaN where that does not know both of its hosts."""
+    src_E, dst_E, lines = edges.src_E, edges.dst_E, edges.lines
     # The line holds at the end on the source's own clock, which is `late` from there by the mesh.
-    late = int(mesh.end_ns + mesh.base_H[src] - lines.at_E[place]) + mesh.offset_H[src]
-    apart = int(lines.base_E[place] - (mesh.base_H[dst] - mesh.base_H[src]))
-    return float(apart + lines.offset_E[place] + lines.rate_E[place] * late - (mesh.offset_H[dst] - mesh.offset_H[src]))
+    late_E = (mesh.end_ns + mesh.base_H[src_E] - lines.at_E) + mesh.offset_H[src_E]
+    apart_E = lines.base_E - (mesh.base_H[dst_E] - mesh.base_H[src_E])
+    moved_E = mesh.offset_H[dst_E] - mesh.offset_H[src_E]
+    wrong_E = apart_E + lines.offset_E + lines.rate_E * late_E - moved_E
+    found: Floats = np.where(mesh.known_H[src_E] & mesh.known_H[dst_E], wrong_E, np.nan)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,24 +166,27 @@ def _word(host: int, seen: _Seen, centre: _Centre) -> str:
     return ASYMMETRIC if state is State.FITTED and mesh.torn_H[host] > 0 else state.word
 
 
-def _fits(told: Told, seen: Sequence[_Seen]) -> Iterator[dict[str, Any]]:
+def _fits(told: Told, seen: Sequence[_Seen]) -> Columns:
     """A row of each host and step after the first of which something is known, or was."""
     base_KH, offset_KH, rate_KH = hindsight([each.mesh for each in seen])
     islands = _Islands(len(told.hosts))
+    parts: dict[str, list[Any]] = {name: [] for name in FIT}
     for k, each in enumerate(seen):
         mesh, own = replace(each.mesh, base_H=base_KH[k], offset_H=offset_KH[k], rate_H=rate_KH[k]), each.own
         centre = islands.at(mesh, own)
-        bound_H = mesh.bound_within(STEP_NS / S) + own.off_H + READING_NS
-        for host in np.flatnonzero(each.told_H).tolist() if k else []:
-            above, rate = int(centre.above_H[host]), float(mesh.rate_H[host] + own.rate_H[host] - centre.rate_H[host])
-            shown = int(mesh.base_H[host] + own.base_H[host]) + float(mesh.offset_H[host] + own.above_H[host])
-            # The filter's time is `above` earlier when it is `end_ns` by cluster time.
-            offset = shown - above - rate * 1e-9 * above
-            bound = float(bound_H[host])
-            yield {
-                "host": told.hosts[host], "clock": each.clock_H[host], "end_ns": mesh.end_ns,
-                "offset_ns": round(offset), "rate_ppb": rate,
-                "bound_ns": int(np.ceil(bound)) if bound < NO_BOUND_NS else NO_BOUND_NS,
-                "noise_ns": float(mesh.noise_H[host]), "island": int(centre.number_H[host]),
-                "state": _word(host, each, centre),
-            }  # fmt: skip
+        bound_H = np.ceil(np.minimum(mesh.bound_within(STEP_NS / S) + own.off_H + READING_NS, NO_BOUND_NS))
+        rate_H = mesh.rate_H + own.rate_H - centre.rate_H
+        shown_H = mesh.base_H + own.base_H + (mesh.offset_H + own.above_H)
+        # The filter's time is `above` earlier when it is `end_ns` by cluster time.
+        offset_H = shown_H - centre.above_H - rate_H * 1e-9 * centre.above_H
+        hosts = np.flatnonzero(each.told_H) if k else np.zeros(0, np.int64)
+        rows = {
+            "host": [told.hosts[host] for host in hosts], "clock": [each.clock_H[host] for host in hosts],
+            "end_ns": [mesh.end_ns] * len(hosts), "offset_ns": np.rint(offset_H[hosts]).astype(np.int64).tolist(),
+            "rate_ppb": rate_H[hosts].tolist(), "bound_ns": bound_H[hosts].astype(np.int64).tolist(),
+            "noise_ns": mesh.noise_H[hosts].tolist(), "island": centre.number_H[hosts].tolist(),
+            "state": [_word(host, each, centre) for host in hosts.tolist()],
+        }  # fmt: skip
+        for name, value in rows.items():
+            parts[name] += value
+    return parts

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from leadline.analysis.clock.edge import SHIFT_NS, SHIFT_RATIO, SHIFT_SPREADS, Lines
 from leadline.analysis.clock.state import Edges
-from leadline.analysis.columns import Bools, Floats, Ints, codes, floats, ints
+from leadline.analysis.columns import Bools, Floats, Ints, codes, floats, ints, number_of
 from leadline.model.units import S
 
 STEP_NS = S  # from step to step, as agents tell each edge once a second. Source: definition.
@@ -54,6 +54,7 @@ class Told:
     src_E: Ints
     dst_E: Ints
     begin_ns: int
+    row_N: Ints  # place in the table that it is of
     step_N: Ints  # the row ended in (begin + step - 1, begin + step] times STEP_NS
     edge_N: Ints
     src_N: Ints
@@ -92,16 +93,18 @@ def told_of(rows: pa.Table, begin_ns: int) -> Told:
     src_N, dst_N, end_N, probe_N = src_N[order], dst_N[order], end_N[order], probe_N[order]
     states = rows["state"].cast(pa.string())
     own_N = _is(states, SELF) | (src_N == dst_N)
-    keys = np.stack([src_N, dst_N, port_N[order], class_N[order]], axis=1)
-    edge_N = np.full(len(keys), -1, np.int64)
-    found, edge_N[~own_N] = np.unique(keys[~own_N], axis=0, return_inverse=True)
+    port_N, class_N, edge_N = port_N[order], class_N[order], np.full(len(order), -1, np.int64)
+    keys = [each[~own_N] for each in (src_N, dst_N, port_N, class_N)]
+    edge_N[~own_N] = number_of(*keys)
+    found = np.zeros((int(edge_N.max(initial=-1)) + 1, len(keys)), np.int64)
+    found[edge_N[~own_N]] = np.stack(keys, axis=1)
     rate_N, noise_N = floats(rows, "rate_ppb"), floats(rows, "noise_ns")
     bound_N = np.where(_null(rows, "bound_ns"), np.inf, ints(rows, "bound_ns").astype(np.float64))
     sane_N = _is_sane(rows)
     ahead_N = np.where(_null(rows, "ahead_ns"), end_N - probe_N, ints(rows, "ahead_ns"))
     return Told(
         hosts, [(hosts[one], hosts[other], port, dscp) for one, other, port, dscp in found.tolist()],
-        found[:, 0], found[:, 1], begin_ns, step_N[order], edge_N, src_N, dst_N, end_N, probe_N, ahead_N,
+        found[:, 0], found[:, 1], begin_ns, order, step_N[order], edge_N, src_N, dst_N, end_N, probe_N, ahead_N,
         np.clip(ints(rows, "window_ns"), 0, 60 * S), ints(rows, "offset_ns"), np.where(sane_N, rate_N, 0.0) * 1e-9,
         np.nan_to_num(floats(rows, "width_ns")), bound_N, np.where(sane_N, noise_N, 0.0) / END_TO_MIDDLE,
         is_line(rows), ~own_N & _is(states, TORN),
@@ -234,8 +237,9 @@ class OwnClocks:
         """What the readings of a step say."""
         told, span = self._told, self._told.at(step)
         hosts = len(told.hosts)
-        for each in range(span.start, span.stop):  # until the host itself says it
-            self.clock_H[told.dst_N[each]] = self.clock_H[told.dst_N[each]] or told.dst_clock_N[each] or ""
+        if not all(self.clock_H):
+            for each in range(span.start, span.stop):  # until the host itself says it
+                self.clock_H[told.dst_N[each]] = self.clock_H[told.dst_N[each]] or told.dst_clock_N[each] or ""
         rows = np.arange(span.start, span.stop)
         rows = rows[np.argsort(told.end_N[rows], kind="stable")]
         newest_H = np.full(hosts, -1, np.int64)

@@ -7,19 +7,18 @@ probe_hop, relation ── the links of each path ──────┘
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from leadline.analysis.columns import Bools, Floats, Ints, codes, ints
+from leadline.analysis.columns import Bools, Floats, Ints, codes, ints, number_of
 from leadline.analysis.localise.mesh_found import STALL, Found, in_words
 from leadline.analysis.localise.mesh_paths import Classes, Component, classes, ends_only
-from leadline.analysis.localise.mesh_routes import Route, Way, directed, route, traces_of, wiring_of
-from leadline.analysis.localise.mesh_silence import dead, stalled
-from leadline.analysis.localise.probes import lossy, queueing
+from leadline.analysis.localise.mesh_routes import Routes, Traced, Way, routes_of, traces_of, wiring_of
+from leadline.analysis.localise.mesh_silence import STALL_LEAST_NS, dead, stalled
+from leadline.analysis.localise.probes import QUEUE_LEAST_NS, lossy, queueing
 from leadline.analysis.spec import Window
 from leadline.model.ids import entity_id
 from leadline.model.units import S
@@ -28,6 +27,9 @@ SLOTS = 60  # seconds that are judged together: 0.1 % of loss is found in so man
 FIT_NS = SLOTS * S
 DELAYS_NS = 25 * S  # a queue is told that stands in most of the last windows of `delay`
 TRACE_NS = 300 * S  # a path is taken to be as it was traced last, so long
+# What a way lost from its last trace before it changed until so long after the next one counts for nothing: links that
+# flap come back, and ways with them, between two traces. Source: judgement; a peer is traced each 30 s.
+CHANGED_NS = 60 * S
 LATELY = 15  # seconds: what shows nothing in the last so many is over
 DEAD_SLOTS = 5  # seconds in which a silence is looked for: a window
 STALLS_MIN, STALL_SLOTS = 2, 10  # seconds in which a host stood still, of the last so many: one may be a pause
@@ -51,111 +53,159 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
+class _Told:
+    """What was told of each way in each second, the last of which ends with the window. W = ways, T = slots, N = cells
+    (way and slot) of which something was told."""
+
+    hosts: list[str]
+    ways: list[Way]
+    src_W: Ints
+    dst_W: Ints
+    way_N: Ints
+    slot_N: Ints
+    end_N: Ints
+    sent_N: Floats
+    lost_N: Floats
+    still_HT: Bools  # hosts that stood still
+    wait_HT: Floats  # NaN: not told
+    queue_HT: Floats
+
+
+@dataclass(frozen=True, slots=True)
 class _Seen:
-    """By path and slot of a second, the last of which ends with the window. P = paths, T = slots, H = hosts."""
+    """The same by path. P = paths."""
 
     told: Classes
-    hosts: list[str]
     src_P: Ints
     dst_P: Ints
     sent_PT: Floats
     lost_PT: Floats
     silent_PT: Bools  # there was a row, and nothing came
-    paths: Mapping[Way, Sequence[tuple[int, int]]]  # (since, number of the path), in order of time
-    wait_HT: Floats  # NaN: not told
-    queue_HT: Floats
+    changing_PT: Bools  # the way went elsewhere about then
+    traced: Traced
+    routes: Routes
 
 
 def named_by_probes(
     edge_fit: pa.Table, delay: pa.Table, probe_hop: pa.Table, relation: pa.Table, window: Window
 ) -> list[Named]:
     """What is bad by what probes say; what is dead first."""
-    seen = _seen(edge_fit, probe_hop, relation, window)
-    if seen is None:
+    told = _told(edge_fit, window)
+    if told is None:
         return []
     begin_ns = window.to_ns - SLOTS * S
-    still_HT = stalled(seen.wait_HT, seen.queue_HT)
-    out_PT = still_HT[seen.src_P] | still_HT[seen.dst_P]
+    stalls = _stalls(told, begin_ns)
+    waits = _waits(told, delay, window)
+    if not (_loses(told) or waits.queue_N.max(initial=0) > QUEUE_LEAST_NS / 2):
+        return stalls  # all else begins with that
+    seen = _seen(told, probe_hop, relation, window)
+    out_PT = told.still_HT[seen.src_P] | told.still_HT[seen.dst_P] | seen.changing_PT
     sent_PT, lost_PT = (np.where(out_PT, 0.0, each) for each in (seen.sent_PT, seen.lost_PT))
     found = [Named(each, in_words(each), begin_ns + each.since * S) for each in _dead(seen)]
-    told = {one for each in found for one in each.found.members}
-    lossy_now = [each for each in lossy(seen.told, sent_PT, lost_PT) if not told & set(each.members)]
+    bad = {one for each in found for one in each.found.members}
+    lossy_now = [each for each in lossy(seen.told, sent_PT, lost_PT) if not bad & set(each.members)]
     for each in lossy_now:
         on_P = _on(seen.told, each)
         if lost_PT[on_P, -LATELY:].any():
             shares = (_share(sent_PT, lost_PT, mask_P, each.since) for mask_P in (on_P, ~_over(seen.told, lossy_now)))
             found.append(Named(each, in_words(each, *shares), begin_ns + each.since * S))
-    told |= {one for each in lossy_now for one in each.members}
-    queue_PT = _queues(seen, delay, window)
+    bad |= {one for each in lossy_now for one in each.members}
+    queue_PT = _queues(seen, waits, len(told.ways))
     first_ns = window.to_ns - queue_PT.shape[1] * window.window_ns
     found += [
         Named(each, in_words(each), first_ns + each.since * window.window_ns)
         for each in queueing(seen.told, queue_PT)
-        if not told & set(each.members)
+        if not bad & set(each.members)
     ]
-    return [*found, *_stalls(seen, still_HT, begin_ns)]
+    return [*found, *stalls]
 
 
 # --- What is read ------------------------------------------------------------------------------------------------
 
 
-def _seen(edge_fit: pa.Table, probe_hop: pa.Table, relation: pa.Table, window: Window) -> _Seen | None:
-    state, src, dst = (
-        edge_fit[name].cast(pa.string()).to_numpy(zero_copy_only=False) for name in ("state", "src", "dst")
-    )
-    rows = edge_fit.take(pa.array(np.flatnonzero((state != "self") & (src != dst) & _is_name(src) & _is_name(dst))))
-    slot_N = SLOTS - 1 - (window.to_ns - 1 - ints(rows, "end_ns")) // S
-    inside = np.flatnonzero((slot_N >= 0) & (slot_N < SLOTS))
-    if not len(inside):
-        return None
-    rows, slot_N = rows.take(pa.array(inside)), slot_N[inside]
-    src, dst = codes(rows, "src"), codes(rows, "dst")
-    hosts = sorted({*src.names, *dst.names})
+def _told(edge_fit: pa.Table, window: Window) -> _Told | None:
+    src, dst, states = codes(edge_fit, "src"), codes(edge_fit, "dst"), codes(edge_fit, "state")
+    slot_N = SLOTS - 1 - (window.to_ns - 1 - ints(edge_fit, "end_ns")) // S
+    hosts = sorted(({*src.names} | {*dst.names}) - {""})
     place = {host: number for number, host in enumerate(hosts)}
-    one_N, other_N = (np.array([place[name] for name in each.names], np.int64)[each.code_N] for each in (src, dst))
-    wait_HT, queue_HT = (
-        _by_host(ints(rows, name, -1), one_N, slot_N, len(hosts)) for name in ("stall_ns", "back_queue_ns")
+    src_N, dst_N = (
+        np.array([*(place.get(name, -1) for name in each.names), -1], np.int64)[each.code_N] for each in (src, dst)
+    )
+    own = states.places().get("self", -2)
+    rows = np.flatnonzero(
+        (slot_N >= 0) & (slot_N < SLOTS) & (src_N >= 0) & (dst_N >= 0) & (src_N != dst_N) & (states.code_N != own)
+    )
+    if not len(rows):
+        return None
+    src_N, dst_N, slot_N = src_N[rows], dst_N[rows], slot_N[rows]
+    port_N, class_N, end_N, stall_N, back_N = (
+        ints(edge_fit, name)[rows] for name in ("src_port", "class", "end_ns", "stall_ns", "back_queue_ns")
     )
     there, back = (
-        np.stack([np.clip(ints(rows, f"{way}_{what}"), 0, COUNT_MAX) for what in ("sent", "lost")])
+        np.stack([np.clip(ints(edge_fit, f"{way}_{what}")[rows], 0, COUNT_MAX) for what in ("sent", "lost")])
         for way in ("there", "back")
     )
+    edge_N = number_of(src_N, dst_N, port_N, class_N)
+    _, first = np.unique(edge_N, return_index=True)
+    both = [np.concatenate([one[first], other[first]]) for one, other in ((src_N, dst_N), (dst_N, src_N))]
+    rest = [np.tile(each[first], 2) for each in (port_N, class_N)]
+    way_E = number_of(*both, *rest)
+    _, first_W = np.unique(way_E, return_index=True)
+    src_W, dst_W, port_W, class_W = (each[first_W] for each in (*both, *rest))
+    named = zip(src_W.tolist(), dst_W.tolist(), port_W.tolist(), class_W.tolist(), strict=True)
+    ways = [(hosts[one], hosts[other], port, dscp) for one, other, port, dscp in named]
     # What was sent there comes back with the answers: without any nobody knows whether the way there is silent.
-    knows_N = (there[0] > 0) | (back[0] > 0)
-    key_K = np.stack([one_N, other_N, ints(rows, "src_port"), ints(rows, "class")])
-    key_N = np.concatenate([key_K[:, knows_N], key_K[[1, 0, 2, 3]]], axis=1)
-    count_N = np.concatenate([there[:, knows_N], back], axis=1)
-    slot_N, end_N = (np.r_[each[knows_N], each] for each in (slot_N, ints(rows, "end_ns")))
-    ways, way_N = np.unique(key_N, axis=1, return_inverse=True)
-    wiring, traces = wiring_of(relation), traces_of(probe_hop)
-    routes: list[Route] = []
-    paths: dict[Way, list[tuple[int, int]]] = {}
-    path_N = np.zeros(len(slot_N), np.int64)
-    order, way_N = np.argsort(way_N.ravel(), kind="stable"), way_N.ravel()
-    begin_W = np.searchsorted(way_N[order], np.arange(ways.shape[1] + 1))
-    ends: list[tuple[int, int]] = []
-    for number, (one, other, port, dscp) in enumerate(ways.T.tolist()):
-        way = (hosts[one], hosts[other], port, dscp)
-        versions: Sequence[tuple[int, tuple[str, ...] | None]] = traces.get(way) or [(0, None)]
-        paths[way] = [(time_ns, len(routes) + at) for at, (time_ns, _) in enumerate(versions)]
-        mine = order[begin_W[number] : begin_W[number + 1]]
-        later = np.searchsorted([time_ns for time_ns, _ in versions], end_N[mine], side="right") - 1
-        path_N[mine] = len(routes) + np.maximum(later, 0)
-        routes += [route(way, answers, wiring) for _, answers in versions]
-        ends += [(one, other)] * len(versions)
-    sent_PT, lost_PT, told_PT = (np.zeros((len(routes), SLOTS)) for _ in range(3))
-    for target, value in ((sent_PT, count_N[0]), (lost_PT, np.minimum(*count_N)), (told_PT, np.ones(len(slot_N)))):
-        np.add.at(target, (path_N, slot_N), value.astype(np.float64))
-    src_P, dst_P = np.array(ends, np.int64).T
+    knows = np.flatnonzero((there[0] > 0) | (back[0] > 0))
+    way_N = np.concatenate([way_E[edge_N[knows]], way_E[len(first) + edge_N]])
+    sent_N, lost_N = np.concatenate([there[:, knows], back], axis=1)
+    wait_HT, queue_HT, still_HT = _waited(stall_N, back_N, src_N, slot_N, len(hosts))
+    return _Told(
+        hosts, ways, src_W, dst_W, way_N, np.concatenate([slot_N[knows], slot_N]),
+        np.concatenate([end_N[knows], end_N]), sent_N.astype(np.float64), np.minimum(sent_N, lost_N).astype(np.float64),
+        still_HT, wait_HT, queue_HT,
+    )  # fmt: skip
+
+
+def _waited(stall_N: Ints, back_N: Ints, src_N: Ints, slot_N: Ints, hosts: int) -> tuple[Floats, Floats, Bools]:
+    """How long probes waited in hosts and before them, of those hosts that may have stood still; and which did."""
+    late_H = np.zeros(hosts, bool)
+    late_H[src_N[stall_N > STALL_LEAST_NS]] = True
+    rows = np.flatnonzero(late_H[src_N])
+    wait_HT, queue_HT = (_by_host(each[rows], src_N[rows], slot_N[rows], hosts) for each in (stall_N, back_N))
+    return wait_HT, queue_HT, stalled(wait_HT, queue_HT)
+
+
+def _loses(told: _Told) -> bool:
+    """Whether anything was lost lately, or silent in the window."""
+    silent_N = (told.slot_N >= SLOTS - DEAD_SLOTS) & (told.sent_N <= told.lost_N)
+    return bool(((told.lost_N > 0) & (told.slot_N >= SLOTS - LATELY)).any() or silent_N.any())
+
+
+def _seen(told: _Told, probe_hop: pa.Table, relation: pa.Table, window: Window) -> _Seen:
+    traced = traces_of(probe_hop, {way: number for number, way in enumerate(told.ways)})
+    wiring = wiring_of(relation)
+    routes = routes_of(told.ways, traced, wiring)
+    paths = len(routes.way_P)
+    cell_N = routes.at(told.way_N, told.end_N) * SLOTS + told.slot_N
+    sent_PT, lost_PT, told_PT = (
+        np.bincount(cell_N, value_N, paths * SLOTS).astype(np.float64).reshape(paths, SLOTS)
+        for value_N in (told.sent_N, told.lost_N, None)
+    )
+    src_P, dst_P = told.src_W[routes.way_P], told.dst_W[routes.way_P]
+    changing_PT = _changing(traced, len(told.ways), window.to_ns - S * np.arange(SLOTS - 1, -1, -1), S)[routes.way_P]
+    classes_ = classes(routes.link_PX, routes.links, wiring.switches) if routes.links else ends_only(
+        [told.hosts[each] for each in src_P.tolist()], [told.hosts[each] for each in dst_P.tolist()])  # fmt: skip
     silent_PT = (told_PT > 0) & (sent_PT == 0)
-    link_PX, links = directed(routes)
-    told = classes(link_PX, links, wiring.switches) if links else ends_only(
-        [hosts[each] for each in src_P.tolist()], [hosts[each] for each in dst_P.tolist()])  # fmt: skip
-    return _Seen(told, hosts, src_P, dst_P, sent_PT, lost_PT, silent_PT, paths, wait_HT, queue_HT)
+    return _Seen(classes_, src_P, dst_P, sent_PT, lost_PT, silent_PT, changing_PT, traced, routes)
 
 
-def _is_name(told_N: np.ndarray[tuple[int], np.dtype[np.object_]]) -> Bools:
-    return np.array([bool(name) for name in told_N], bool)
+def _changing(traced: Traced, ways: int, end_T: Ints, slot_ns: int) -> Bools:
+    """Slots (their ends) in which ways may have gone elsewhere than they were traced, (W, T)."""
+    found = np.zeros((ways, len(end_T)), bool)
+    for after in np.flatnonzero(traced.way_V[1:] == traced.way_V[:-1]) + 1:
+        until_ns, since_ns = traced.until_V[after - 1], traced.since_V[after]
+        found[traced.way_V[after]] |= (end_T > until_ns) & (end_T - slot_ns < since_ns + CHANGED_NS)
+    return found
 
 
 def _by_host(value_N: Ints, host_N: Ints, slot_N: Ints, hosts: int) -> Floats:
@@ -174,10 +224,13 @@ def _by_host(value_N: Ints, host_N: Ints, slot_N: Ints, hosts: int) -> Floats:
 
 def _dead(seen: _Seen) -> list[Found]:
     """What let nothing through in a whole second of the last window."""
-    usual_P = np.array([np.median(row[row > 0]) if (row > 0).any() else 0.0 for row in seen.sent_PT])
     found: dict[tuple[Component, ...], Found] = {}
+    heard_PT = seen.sent_PT - seen.lost_PT
+    if not ((heard_PT == 0) & ((seen.sent_PT > 0) | seen.silent_PT))[:, -DEAD_SLOTS:].any():
+        return []
+    usual_P = np.array([np.median(row[row > 0]) if (row > 0).any() else 0.0 for row in seen.sent_PT])
     for slot in range(SLOTS - DEAD_SLOTS, SLOTS):
-        heard_P = seen.sent_PT[:, slot] - seen.lost_PT[:, slot]
+        heard_P = heard_PT[:, slot]
         expected_P = np.where(seen.silent_PT[:, slot], usual_P, heard_P)
         for each in dead(seen.told, expected_P, heard_P):
             found.setdefault(each.members, _since(each, seen, slot))
@@ -193,40 +246,60 @@ def _since(each: Found, seen: _Seen, slot: int) -> Found:
                  last)  # fmt: skip
 
 
-def _queues(seen: _Seen, delay: pa.Table, window: Window) -> Floats:
-    """Queueing of the median probe by path and window of `delay`, ns; NaN: not told."""
+@dataclass(frozen=True, slots=True)
+class _Waits:
+    """Queueing of the median probe by way and window of `delay`."""
+
+    way_N: Ints
+    slot_N: Ints
+    end_N: Ints
+    queue_N: Floats  # ns
+    ends_T: Ints  # of the windows
+    window_ns: int
+
+
+def _waits(told: _Told, delay: pa.Table, window: Window) -> _Waits:
     slots = DELAYS_NS // window.window_ns + 1
-    out = np.full((len(seen.src_P), slots), np.nan)
     end_N = ints(delay, "end_ns")
-    queue_N = ints(delay, "p50_ns") - ints(delay, "p99_ns") + ints(delay, "queue_p99_ns")
-    src, dst = (delay[name].cast(pa.string()).to_pylist() for name in ("src", "dst"))
-    told = zip(src, dst, ints(delay, "src_port", -1).tolist(), ints(delay, "class").tolist(), strict=True)
-    for way, end_ns, queue_ns in zip(told, end_N.tolist(), queue_N.tolist(), strict=True):
-        slot = slots - 1 - (window.to_ns - end_ns) // window.window_ns
-        versions = seen.paths.get(way)
-        if versions and 0 <= slot < slots:
-            at = max(0, bisect_right(versions, (end_ns, 2**62)) - 1)
-            out[versions[at][1], slot] = max(0, queue_ns)
+    slot_N = slots - 1 - (window.to_ns - end_N) // window.window_ns
+    queue_N = np.maximum(0, ints(delay, "p50_ns") - ints(delay, "p99_ns") + ints(delay, "queue_p99_ns"))
+    rows = np.flatnonzero((slot_N >= 0) & (slot_N < slots))
+    ends_T = window.to_ns - window.window_ns * np.arange(slots - 1, -1, -1)
+    if queue_N[rows].max(initial=0) <= QUEUE_LEAST_NS / 2:
+        rows = rows[:0]
+    number = {way: place for place, way in enumerate(told.ways)}
+    src, dst = (delay[name].take(pa.array(rows)).cast(pa.string()).to_pylist() for name in ("src", "dst"))
+    ports = (ints(delay, name)[rows].tolist() for name in ("src_port", "class"))
+    way_N = np.array([number.get(way, -1) for way in zip(src, dst, *ports, strict=True)], np.int64)
+    rows, way_N = rows[way_N >= 0], way_N[way_N >= 0]
+    return _Waits(way_N, slot_N[rows], end_N[rows], queue_N[rows].astype(np.float64), ends_T, window.window_ns)
+
+
+def _queues(seen: _Seen, waits: _Waits, ways: int) -> Floats:
+    """Queueing by path and window of `delay`, ns; NaN: not told."""
+    out = np.full((len(seen.src_P), len(waits.ends_T)), np.nan)
+    out[seen.routes.at(waits.way_N, waits.end_N), waits.slot_N] = waits.queue_N
+    out[_changing(seen.traced, ways, waits.ends_T, waits.window_ns)[seen.routes.way_P]] = np.nan
     return out
 
 
-def _stalls(seen: _Seen, still_HT: Bools, begin_ns: int) -> list[Named]:
+def _stalls(told: _Told, begin_ns: int) -> list[Named]:
     """Hosts that stood still lately, while what came in came in time."""
-    found = []
+    found, still_HT = [], told.still_HT
     for host in np.flatnonzero(still_HT[:, -STALL_SLOTS:].sum(axis=1) >= STALLS_MIN).tolist():
         slots = np.flatnonzero(still_HT[host])
         wait_ms, usual_ms = (
-            float(np.median(seen.wait_HT[host, mask & np.isfinite(seen.wait_HT[host])])) / 1e6 if mask.any() else 0.0
-            for mask in (still_HT[host], ~still_HT[host] & np.isfinite(seen.wait_HT[host]))
+            float(np.median(told.wait_HT[host, mask & np.isfinite(told.wait_HT[host])])) / 1e6 if mask.any() else 0.0
+            for mask in (still_HT[host], ~still_HT[host] & np.isfinite(told.wait_HT[host]))
         )
-        queues = seen.queue_HT[host, slots]
-        told = queues[np.isfinite(queues)]
-        waited = f"waited {np.median(told) / 1e3:.0f} us" if len(told) else "are not known to have waited"
+        queues = told.queue_HT[host, slots]
+        known = queues[np.isfinite(queues)]
+        waited = f"waited {np.median(known) / 1e3:.0f} us" if len(known) else "are not known to have waited"
         text = (
             f"its programs get probes {wait_ms:.1f} ms after the kernel did ({usual_ms:.1f} ms otherwise) in "
             f"{len(slots)} of {SLOTS} s; by the kernel's stamps they {waited} in the network"
         )
-        member = (Component(entity_id("host", seen.hosts[host])),)
+        member = (Component(entity_id("host", told.hosts[host])),)
         each = Found(member, (), STALL, STALL_SURE, wait_ms * 1e6, 0, len(slots), 0.0, int(slots[0]))
         found.append(Named(each, text, begin_ns + each.since * S))
     return found

@@ -9,11 +9,12 @@ import pyarrow as pa
 import pytest
 from tests.builders.fabrics import T0, S
 from tests.builders.lossy_links import SPINE1_LEAF2, WINDOW, edge, lossy_link
-from tests.builders.probed_links import Probed, links_of, relations, up
+from tests.builders.probed_links import Probed, Route, links_of, relations, up
 from tests.common.analysis_laws import judged
 
 from leadline.analysis import ANALYSES
-from leadline.analysis.localise.mesh_routes import route, wiring_of
+from leadline.analysis.localise.mesh_routes import routes_of, traces_of, wiring_of
+from leadline.model.ids import EntityId
 from leadline.model.tables import BY_NAME
 from leadline.store.schema import arrow_schema
 
@@ -118,19 +119,85 @@ def test_what_flows_and_probes_say_is_one_row() -> None:
     assert len(json.loads(row["evidence"])) > len(json.loads(alone[0]["evidence"]))
 
 
+WAY = ("h1", "h6", 8447, 0)
+
+
+def route_of(answers: tuple[str, ...] | None) -> set[tuple[str, bool]]:
+    """Links of `WAY` when so many answered, each with whether it was crossed to its second end."""
+    hops = [("h1", "h6", 8447, 0, T0, hop, address or None) for hop, address in enumerate(answers or ())]
+    columns = ("src", "dst", "src_port", "class", "time_ns", "hop", "address")
+    rows = pa.table(
+        [pa.array([row[at] for row in hops], pa.int64() if 2 <= at <= 5 else pa.string()) for at in range(7)], columns
+    )
+    found = routes_of([WAY], traces_of(rows, {WAY: 0}), wiring_of(arrow_table_of(relations())))
+    count = len(found.links)
+    return {(found.links[each % count], each < count) for each in found.link_PX[0].tolist() if each >= 0}
+
+
+def crossed(links: Route) -> set[tuple[str, bool]]:
+    return {(link, EntityId.of(link).ends[1].partition("/")[0] == node) for link, node in links}
+
+
 def test_a_trace_names_the_links_of_a_way() -> None:
-    wiring = wiring_of(arrow_table_of(relations()))
     tables = Probed().tables()
     hops = sorted(
         (row["hop"], row["address"])
         for row in tables["probe_hop"].to_pylist()
-        if (row["src"], row["dst"], row["src_port"]) == ("h1", "h6", 8447)
+        if (row["src"], row["dst"], row["src_port"]) == WAY[:3]
     )
     answers = tuple(address for _, address in hops)
-    way = ("h1", "h6", 8447, 0)
-    assert route(way, answers, wiring) == links_of("h1", "h6", 8447)
-    assert route(way, ("", answers[1], "10.0.0.99"), wiring) == (links_of("h1", "h6", 8447)[1],)
-    assert route(way, None, wiring) == (links_of("h1", "h6", 8447)[0], links_of("h1", "h6", 8447)[-1])
+    links = links_of(*WAY[:3])
+    assert route_of(answers) == crossed(links)
+    assert route_of(("", answers[1], "10.0.0.99")) == crossed(links[1:2])
+    assert route_of(None) == crossed((links[0], links[-1]))
+
+
+def hops_of(*traces: tuple[int, str]) -> pa.Table:
+    """Traces of `WAY`, each at a second; a letter for each hop, `-` where nobody answers."""
+    rows = [
+        (*WAY, at * S, hop, None if name == "-" else name) for at, names in traces for hop, name in enumerate(names)
+    ]
+    types = [pa.string()] * 2 + [pa.int64()] * 4 + [pa.string()]
+    columns = ("src", "dst", "src_port", "class", "time_ns", "hop", "address")
+    return pa.table([pa.array([row[at] for row in rows], each) for at, each in enumerate(types)], columns)
+
+
+@pytest.mark.parametrize(
+    ("traces", "versions"),
+    [
+        ([], []),
+        ([(1, "abc"), (9, "abc")], [(1, 9, "abc")]),
+        ([(1, "a-c"), (9, "abc"), (12, "--c")], [(1, 12, "abc")]),
+        ([(1, "abc"), (5, "---"), (9, "abc")], [(1, 9, "abc")]),
+        ([(1, "abc"), (9, "adc"), (12, "abc")], [(1, 1, "abc"), (9, 9, "adc"), (12, 12, "abc")]),
+        ([(1, "abc"), (9, "abcd")], [(1, 1, "abc"), (9, 9, "abcd")]),
+        ([(1, "abc"), (5, "a-c"), (9, "adc")], [(1, 5, "abc"), (9, 9, "adc")]),
+    ],
+)
+def test_traces_that_agree_are_one_version_of_a_way(
+    traces: list[tuple[int, str]], versions: list[tuple[int, int, str]]
+) -> None:
+    found = traces_of(hops_of(*traces), {WAY: 0})
+    names = [
+        "".join(found.addresses[each] or "-" for each in row[:hops].tolist())
+        for row, hops in zip(found.answer_VX, found.hops_V.tolist(), strict=True)
+    ]
+    assert list(zip((found.since_V // S).tolist(), (found.until_V // S).tolist(), names, strict=True)) == versions
+
+
+def test_what_is_lost_while_ways_change_is_laid_on_no_link() -> None:
+    tables = Probed(loses={(up(1, 1), "spine1"): 0.05}, since_s=-5).tables()
+    assert suspects(tables)
+    hops = tables["probe_hop"].to_pylist()
+    # Ways over spine 1 are seen over spine 2 at the moment of the loss, as when a link flaps.
+    others = {(row["src"], row["dst"], row["hop"]): row["address"] for row in hops if row["src_port"] == 8447}
+    again = [
+        row | {"time_ns": T0 - 4 * S, "address": others[row["src"], row["dst"], row["hop"]]}
+        for row in hops
+        if row["src_port"] == 8446
+    ]
+    tables["probe_hop"] = pa.Table.from_pylist(hops + again, tables["probe_hop"].schema)
+    assert suspects(tables) == []
 
 
 def arrow_table_of(rows: list[dict[str, object]]) -> pa.Table:
