@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from leadline.model.errors import DataError, RefusedError
 from leadline.model.tables import Column, Table, Type
 from leadline.wire.arrow_declared import check_declared, too_large
+from leadline.wire.rows_alike import decode_alike
 
 NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
 JSON = "application/json"
@@ -71,7 +72,11 @@ def decode_rows(body: bytes, content_type: str, table: Table) -> dict[str, list[
     """
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type in NDJSON:
-        numbered = _lines(bytes(body))
+        body = bytes(body)
+        alike = decode_alike(body, table, _DEFAULTS)
+        if alike is not None:
+            return alike
+        numbered = _lines(body)
         return _checked(table, ((f"line {number}", lambda line=line: _parsed(line)) for number, line in numbered))
     if media_type == JSON:
         rows = _array(bytes(body))

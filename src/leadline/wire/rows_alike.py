@@ -1,0 +1,161 @@
+"""NDJSON rows that all have the same columns, as those of one sender have: parsed and checked column by column.
+
+    lines ── `{...},{...}` as one array ──> objects with the same names ──> columns ── types and ranges at once ──> out
+
+Several times as fast as row by row (docs/log.md, 2026-11-28). Whatever is out of the ordinary gives None, not
+an error: `rows.decode_rows` then reads the body line by line, and says what does not fit and where.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from leadline.model.tables import Column, Table, Type
+
+ALIKE_BYTES_MAX = 1 << 20  # of one array: it is parsed in one go, and no other thread runs meanwhile (10 ms)
+_NONE = type(None)
+
+
+def decode_alike(body: bytes, table: Table, defaults: dict[str, str]) -> dict[str, list[Any]] | None:
+    """Columns of `table.given`; None where the rows are not all alike, or one does not fit.
+
+    Inputs: the unpacked body; `defaults`, what columns hold that no row has.
+    """
+    if len(body) > ALIKE_BYTES_MAX or any(each in body for each in _SPACED):
+        return None
+    lines = body.split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    if not lines or not all(each.startswith(b"{") and each.endswith(b"}") for each in lines):
+        return None
+    rows = _objects(lines)
+    if rows is None:
+        return None
+    names = rows[0].keys()
+    if any(then in names for then in table.former.columns.values()):
+        return None
+    columns: dict[str, list[Any]] = {}
+    found = 0
+    try:
+        for column in table.given:
+            if column.name in names:
+                found += 1
+                columns[column.name] = _CHECKED[column.type]([row[column.name] for row in rows], column)
+            elif column.nullable or column.name in defaults:
+                columns[column.name] = [None if column.nullable else defaults[column.name]] * len(rows)
+            else:
+                return None
+    except (KeyError, ValueError):
+        return None
+    pairs = sum(map(len, rows))
+    nested = [name for name, values in columns.items() if any(type(value) is dict for value in values)]
+    inner = sum(len(value) for name in nested for value in columns[name] if value is not None)
+    # A name twice in an object leaves one of it: then there are more colons behind quotes than names.
+    if found != len(names) or pairs != found * len(rows) or body.count(b'":') != pairs + inner:
+        return None
+    return columns
+
+
+# Behind a quote these leave it open whether a colon follows, by which names are counted.
+_SPACED = (b'" ', b'"\t', b'"\r')
+
+
+def _objects(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
+    try:
+        rows = json.loads(b"[" + b",".join(lines) + b"]", parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return None
+    if len(rows) != len(lines) or set(map(type, rows)) != {dict}:
+        return None
+    return rows  # type: ignore[no-any-return]
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(text)
+
+
+def _known(values: list[Any], column: Column, types: set[type]) -> list[Any]:
+    """Values that are not null. Errors: ValueError where one is of another type, or null and may not be."""
+    kinds = set(map(type, values))
+    if _NONE in kinds:
+        if not column.nullable:
+            raise ValueError(column.name)
+        kinds.discard(_NONE)
+        values = [value for value in values if value is not None]
+    if not kinds <= types:
+        raise ValueError(column.name)
+    return values
+
+
+def _whole(least: int, most: int) -> Callable[[list[Any], Column], list[Any]]:
+    def checked(values: list[Any], column: Column) -> list[Any]:
+        known = _known(values, column, {int})
+        if known and not (least <= min(known) and max(known) <= most):
+            raise ValueError(column.name)
+        return values
+
+    return checked
+
+
+def _floats(values: list[Any], column: Column) -> list[Any]:
+    known = _known(values, column, {int, float})
+    try:
+        numbers = list(map(float, known))
+    except OverflowError:
+        raise ValueError(column.name) from None
+    if not all(map(math.isfinite, numbers)):
+        raise ValueError(column.name)
+    return numbers if len(known) == len(values) else [None if value is None else float(value) for value in values]
+
+
+def _texts(values: list[Any], column: Column) -> list[Any]:
+    known = _known(values, column, {str})
+    "".join(known).encode()  # lone surrogates are a UnicodeEncodeError, which is a ValueError
+    return values
+
+
+def _bools(values: list[Any], column: Column) -> list[Any]:
+    _known(values, column, {bool})
+    return values
+
+
+def _ids(values: list[Any], column: Column) -> list[Any]:
+    known = "".join(_known(values, column, {str}))
+    if any(value is not None and len(value) != 32 for value in values) or not set(known) <= _HEX:
+        raise ValueError(column.name)
+    return [None if value is None else int(value, 16) for value in values]
+
+
+def _maps(values: list[Any], column: Column) -> list[Any]:
+    known = _known(values, column, {dict})
+    texts = [text for value in known for pair in value.items() for text in pair]
+    _texts(texts, column)
+    if None in texts:
+        raise ValueError(column.name)
+    return values
+
+
+def _sets(values: list[Any], column: Column) -> list[Any]:
+    known = _known(values, column, {list})
+    texts = [text for value in known for text in value]
+    _texts(texts, column)
+    if None in texts:
+        raise ValueError(column.name)
+    return values
+
+
+_HEX = frozenset("0123456789abcdefABCDEF")
+_CHECKED: dict[Type, Callable[[list[Any], Column], list[Any]]] = {
+    Type.SYM: _texts,
+    Type.SYMS: _sets,
+    Type.STR: _texts,
+    Type.I64: _whole(-(2**63), 2**63 - 1),
+    Type.U64: _whole(0, 2**64 - 1),
+    Type.U128: _ids,
+    Type.F64: _floats,
+    Type.BOOL: _bools,
+    Type.MAP: _maps,
+}
