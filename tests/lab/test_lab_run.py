@@ -50,7 +50,9 @@ def test_a_run_leaves_its_bundle_and_its_truth_and_nothing_else(lab_name: str, t
     assert "port:h1/eth0" in entry.component
     assert entry.end_ns is not None
     assert entry.seen is not None
-    assert entry.seen["after"]["h1/eth0"]["carrier_changes"] >= entry.seen["before"]["h1/eth0"]["carrier_changes"] + 4  # type: ignore[index]
+    # Down and up again at least once: a machine that is slow sets it twice in three seconds, others six times.
+    before, after = (entry.seen[when]["h1/eth0"]["carrier_changes"] for when in ("before", "after"))  # type: ignore[index]
+    assert after >= before + 2
     with read_bundle(tmp_path / "run.leadline") as bundle:
         rows = {name: bundle.rows(BY_NAME[name]) for name in ("event", "flow_sample", "collective", "relation")}
     downs = [
