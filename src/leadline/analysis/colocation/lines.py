@@ -34,6 +34,9 @@ ROUNDS = 3  # what is left is known by block, and lines lie between middles of b
 # Spreads of an edge's lines, and ns at least, beyond which one is odd: its probes waited, or were of another clock.
 # Within them solving for the block weighs edges against each other. Source: judgement.
 ODD_TIMES, ODD_LEAST_NS = 8.0, 300.0
+# ns from the middle of the rows beyond which a line is of another clock than its name says, as of a prober that began
+# anew: rows are of two minutes. Source: bound.
+FAR_NS = 600 * S
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +148,8 @@ def _left(told: _Lines, model: _Model) -> tuple[int, Floats]:
             shift_V[model.island_V == island] = np.sort(apart_N)[len(apart_N) // 2]
     # Since the middle, on the clock of the whole island: a source's own goes by its rate.
     since_N = (own_N + shift_V[told.src_N] - model.zero_ns).astype(np.float64) / (1 + model.rate_V[told.src_N])
-    place_N = (since_N + model.zero_ns % BLOCK_NS) / BLOCK_NS  # in blocks, from that of the middle
+    near_N = np.abs(since_N) <= FAR_NS
+    place_N = (np.clip(since_N, -FAR_NS, FAR_NS) + model.zero_ns % BLOCK_NS) / BLOCK_NS  # from that of the middle
     first = int(np.floor(place_N.min()))
     block_N = np.floor(place_N).astype(np.int64) - first
     blocks = int(block_N.max()) + 1
@@ -159,7 +163,7 @@ def _left(told: _Lines, model: _Model) -> tuple[int, Floats]:
         rest_N = plain_N - (_between(bent_VB, told.dst_N, there_N) - _between(bent_VB, told.src_N, there_N))
         rest_N = rest_N - _middles(rest_N, told.edge_N, count_E)[told.edge_N]
         usual_E = MAD_TO_SIGMA * _middles(np.abs(rest_N), told.edge_N, count_E)
-        sane_N = np.abs(rest_N) <= np.maximum(ODD_TIMES * usual_E, ODD_LEAST_NS)[told.edge_N]
+        sane_N = near_N & (np.abs(rest_N) <= np.maximum(ODD_TIMES * usual_E, ODD_LEAST_NS)[told.edge_N])
         left_VB = bent_VB + _by_block(told, model, rest_N, np.where(sane_N, block_N, -1), blocks)
     return model.zero_ns // BLOCK_NS + first, left_VB
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -85,6 +86,18 @@ def test_a_prober_that_began_anew_is_unknown_until_it_was_followed() -> None:
     found = {row["entity"]: row for row in said(tables(rows))}
     assert found[f"host:{host}"]["kind"] == "unknown"
     assert "too short" in json.loads(found[f"host:{host}"]["evidence"])[0]["text"]
+
+
+@pytest.mark.parametrize("by_ns", [10**13, 2**59, -(2**59)])
+def test_a_line_of_another_time_costs_no_memory_and_moves_nobody(by_ns: int) -> None:
+    rows = edges()
+    rows[5] = rows[5] | {"probe_ns": rows[5]["probe_ns"] + by_ns}
+    tracemalloc.start()
+    try:
+        assert told_pairs(said(tables(rows))) == pairs()
+        assert tracemalloc.get_traced_memory()[1] < 200 * 10**6  # all blocks between once took 23 GB
+    finally:
+        tracemalloc.stop()
 
 
 def test_what_still_holds_keeps_its_begin_and_what_no_longer_does_ends() -> None:
