@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from leadline.analysis.clock.peers import mesh_of
+from leadline.model.units import S
 from leadline.simulator.clocks import Clocks
 from leadline.simulator.fabric import Bools, Fabric, Floats, Ints
 from leadline.simulator.fleet import Fleet, text
@@ -31,7 +32,6 @@ from leadline.simulator.sampling import receiving_port
 from leadline.simulator.switch_faults import SwitchFaults
 from leadline.simulator.targets import Befallen
 
-S = 10**9
 FIRST_PORT = 8446  # as `agent.mesh_port`
 PORTS = 2  # of each NIC
 PACKETS_PER_S = 50  # of a port and way: 50 pairs a second of each NIC's edge, over two ports
