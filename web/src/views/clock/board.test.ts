@@ -49,7 +49,7 @@ const BOARD: Board = {
   nics_healthy: [2, 2, 1, 2, 0],
   nics_unknown: [0, 0, 0, 0, 2],
   machines: [{ hosts: [0, 1], probability: 0.97 }],
-  machines_unknown: [],
+  machines_unknown: [{ hosts: [2], why: "its lines are too short" }],
   at_address: null,
   why: "",
 };
@@ -103,6 +103,7 @@ test("no delay is told without how well it is known, and over how many peers", (
   expect(wayWords(BOARD, 4, "outbound")).toBe("outbound: not probed");
   expect(machineOf(BOARD, 0)).toBe("on one machine with h2 (p 0.97)");
   expect(machineOf(BOARD, 3)).toBe("");
+  expect(machineOf(BOARD, 2)).toBe("whether it shares a machine is unknown: its lines are too short");
   expect(described(BOARD, 3)[2]).toBe("dark: no probe from or to it arrives");
   expect(described(BOARD, 0).at(-1)).toBe("2 of 2 NICs healthy · pod p1 · rack r1");
 });

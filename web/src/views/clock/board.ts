@@ -100,10 +100,11 @@ export function jobsOf(board: Board, host: number): string[] {
   });
 }
 
-/** Hosts that share a machine with this one, and how likely. */
+/** Hosts that share a machine with this one, and how likely; or why that is unknown. */
 export function machineOf(board: Board, host: number): string {
   const one = board.machines.find((machine) => machine.hosts.includes(host));
-  if (!one) return "";
+  const unknown = board.machines_unknown.find((some) => some.hosts.includes(host));
+  if (!one) return unknown ? `whether it shares a machine is unknown: ${unknown.why}` : "";
   const others = one.hosts.filter((other) => other !== host).map((other) => board.hosts[other] ?? "");
   return `on one machine with ${others.join(", ")} (p ${probability(one.probability)})`;
 }
