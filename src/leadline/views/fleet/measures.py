@@ -9,7 +9,7 @@ only, and of the families the largest speaks for the host.
             counter says how many and not why.
     errors  packets or symbols received or sent wrong, a second
     load    bytes a second of the busiest port, as a share of its speed
-    delay   of `delay` (probe mesh): median over the peers of the 99th percentile
+    delay   of `delay` (probe mesh): median over the peers of the 99th percentile, the worst of each one's paths
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from leadline.model.tables.fabric import DELAY
 from leadline.model.tables.metrics import SERIES
 from leadline.store import Store
 from leadline.views.asked import Asked
 from leadline.views.fleet.hosts import FleetHosts
+from leadline.views.mesh.windows import SILENT, pairs_sql
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -233,19 +233,16 @@ def _role(name: str) -> tuple[int, int, int, float] | None:
 
 
 def _delays(store: Store, asked: Asked, fleet: FleetHosts, from_ns: int) -> Floats:
-    """Of each host as receiver and as sender: the median over its peers, so that one bad peer does not colour it."""
-    where = " AND ".join(
-        ["end_ns > {from_ns:Int64}", "end_ns <= {at_ns:Int64}", "isNull(src_port)", *asked.conditions()]
+    """Of each host as receiver and as sender: the median over its peers, so that one bad peer does not colour it.
+    Peers from which nothing arrives have no delay; the loss says it."""
+    pairs = pairs_sql(asked, from_ns, newest=True)
+    sql = (
+        "SELECT ends.1 AS way, replaceRegexpOne(ends.2, '^host:', '') AS host, quantileExact(0.5)(p99_ns) AS p99_ns "
+        f"FROM ({pairs}) ARRAY JOIN [({IN}, dst), ({OUT}, src)] AS ends WHERE NOT {SILENT} GROUP BY way, host"
     )
+    rows = store.query(sql, asked.parameters(sql))
     out = np.full((2, len(fleet.hosts)), np.nan)
-    for way, host, peer in ((IN, "dst", "src"), (OUT, "src", "dst")):
-        newest = (
-            f"SELECT replaceRegexpOne(toString({host}), '^host:', '') AS host, {peer} AS peer, "
-            f"argMax(p99_ns, (end_ns, revision)) AS p99_ns FROM leadline.{DELAY.name} WHERE {where} GROUP BY host, peer"
-        )
-        sql = f"SELECT host, quantileExact(0.5)(p99_ns) AS p99_ns FROM ({newest}) GROUP BY host"
-        rows = store.query(sql, {**asked.parameters(sql), "from_ns": from_ns})
-        at = _found(rows.column("host"), pa.array(fleet.hosts, pa.string()))
-        known = at >= 0
-        out[way, at[known]] = rows.column("p99_ns").to_numpy().astype(float)[known]
+    at = _found(rows.column("host"), pa.array(fleet.hosts, pa.string()))
+    known = at >= 0
+    out[rows.column("way").to_numpy()[known], at[known]] = rows.column("p99_ns").to_numpy().astype(float)[known]
     return out

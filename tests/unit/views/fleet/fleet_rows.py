@@ -97,10 +97,18 @@ def _anomaly(entity: str, score: float, **more: Any) -> dict[str, Any]:
     return {**told, "reported_ns": NOW - 45 * S, **more}
 
 
-def _delay(src: str, dst: str, p99_ns: int) -> dict[str, Any]:
-    numbers = {"min_ns": 1000, "p50_ns": 2000, "p99_ns": p99_ns, "queue_p99_ns": 0, "lost": 0.0, "count": 9}
+def _delay(src: str, dst: str, p99_ns: int, port: int = 8446) -> dict[str, Any]:
+    numbers = {
+        "min_ns": 1000,
+        "p50_ns": 2000,
+        "p99_ns": p99_ns,
+        "queue_p99_ns": 0,
+        "lost": 0.0,
+        "count": 9,
+        "state": "known",
+    }
     return {"tenant": "provider", "cluster": "default", "analysis": "clock", "version": 1, "revision": 0, "src": src,
-            "dst": dst, "src_port": None, "class": 0, "end_ns": NOW - 10 * S, "window_ns": 10 * S, "bound_ns": 500,
+            "dst": dst, "src_port": port, "class": 0, "end_ns": NOW - 10 * S, "window_ns": 10 * S, "bound_ns": 500,
             **numbers}  # fmt: skip
 
 
@@ -127,5 +135,9 @@ def rows() -> dict[str, list[dict[str, Any]]]:
             _anomaly("host:h1", 5.1),  # a little out, as some always are
             _anomaly("host:h2", 30.0, end_ns=NOW - 20 * S),
         ],
-        "delay": [_delay(src, dst, p99) for (src, dst), p99 in DELAYS.items()],
+        "delay": [
+            *(_delay(src, dst, p99) for (src, dst), p99 in DELAYS.items()),
+            *(_delay(src, dst, p99 - 500, 8447) for (src, dst), p99 in DELAYS.items()),  # a shorter path
+            _delay("h1", "h3", 0) | {"p99_ns": None, "p50_ns": None, "min_ns": None, "lost": 1.0, "count": 0},
+        ],
     }
