@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from leadline import __version__
 from leadline.host.config import AgentConfig
-from leadline.host.found import EdgeFit, Event, Found, ProbeHop
+from leadline.host.found import EdgeFit, Event, Found, ProbeHop, Sample, Stream
 from leadline.host.mesh import clock_daemon
 from leadline.host.mesh.commands import Options
-from leadline.host.mesh.lines import Edge, Failed, Line, Ready, Silence, Trace, Truth, Way
+from leadline.host.mesh.lines import REFUSALS, Counters, Edge, Failed, Line, Ready, Silence, Trace, Truth, Way
 from leadline.host.mesh.membership import AwayError, Joined, bind_address, join, own_address
 from leadline.host.mesh.prober import IN_PYTHON, Prober, command_of, injected_clock, prober_runs, usable_program
 from leadline.host.post import server_of
@@ -35,6 +35,7 @@ SILENT, HEARD = "mesh-silent", "mesh-heard"  # kinds of events
 SILENCES_MAX = 1_000  # of lanes, until they are taken: all paths of 60 peers. Source: bound; the newest are kept
 LINES_MAX = 10_000  # of edges, until they are taken: an hour of ten edges, if nobody does
 HOPS_MAX = 16  # of a trace: no fabric of a cluster is deeper. Source: judgement
+PROBER_CPU = Stream("leadline_agent_prober_cpu_seconds_total", (), True, "s", True)
 TRACE_EVERY_S = 3.0  # another peer each time, all its paths: ten in half a minute, 1 % more packets
 MS = 1000.0
 TWO_READINGS_NS = 10_000_000_000  # beyond it a line through them says nothing of now
@@ -68,7 +69,7 @@ class Mesh(Source):
     told_as = (
         "rows of `edge_fit`: how far two clocks differ, delay, queueing and loss each way; what a clock daemon says; "
         "rows of `probe_hop`: the routers on the way; events `mesh-silent` and `mesh-heard` of paths that die and come "
-        "back"
+        "back; what the prober refused, lost and costs"
     )
     accesses = (
         Access(
@@ -113,12 +114,15 @@ class Mesh(Source):
         self._silences: collections.deque[Silence] = collections.deque(maxlen=SILENCES_MAX)
         self._edges: collections.deque[Edge] = collections.deque(maxlen=LINES_MAX)
         self._traces: collections.deque[Trace] = collections.deque(maxlen=LINES_MAX)
+        self._counters: Counters | None = None  # the newest of this prober
+        self._counted: Counters | None = None  # what the agent's counts have of it
         self._base_ns = 0
         self._failed = ""  # why the prober cannot begin
         self._truths: collections.deque[Truth] = collections.deque(maxlen=2)  # the newest, of an injected clock
         self._clocks_before: Clocks | None = None  # the last reading of this prober's clock and the host's
         self._prober: Prober | None = None
         self._traces_ways = False  # the prober in Python does not
+        self._cost_again = 0.0  # monotonic
         self._traced, self._trace_again = 0, 0.0  # how many were asked for, and when the next is (monotonic)
         self._joined: Joined | None = None
         self._again = 0.0  # monotonic
@@ -161,6 +165,7 @@ class Mesh(Source):
                 return Found()  # what such a clock shows is not known yet
             edges, silences, traces = list(self._edges), list(self._silences), list(self._traces)
             base_ns, truths = self._base_ns, tuple(self._truths)
+            self._count()
             self._edges.clear()
             self._silences.clear()
             self._traces.clear()
@@ -176,7 +181,7 @@ class Mesh(Source):
         heard = [each for each in silences if each.was_heard]
         events = [event_of(each, ahead_ns(before, now, each.time_ns)) for each in heard]
         hops = [hop for each in traces for hop in hops_of(each, ahead_ns(before, now, each.time_ns))]
-        return Found(fits=fits, events=events, hops=hops)
+        return Found(fits=fits, events=events, hops=hops, samples=self._cost(now_ns))
 
     def close(self) -> None:
         """End the prober."""
@@ -252,6 +257,28 @@ class Mesh(Source):
             self._base_ns, self._failed = 0, ""
             self._edges.clear()
 
+    def _cost(self, now_ns: int) -> list[Sample]:
+        """What the prober's process took, as often as the agent tells of itself."""
+        counted = self._counted
+        if counted is None or time.monotonic() < self._cost_again:
+            return []
+        self._cost_again = time.monotonic() + self.site.config.interval_s
+        return [Sample(PROBER_CPU, now_ns, counted.cpu_s)]
+
+    def _count(self) -> None:
+        """Add what the prober refused and lost since the last time to the agent's counts."""
+        now, before, self._counted = self._counters, self._counted, self._counters
+        if now is None:
+            return
+        refused = before.refused if before else {}
+        told = [("agent_probe_refused", each, now.refused.get(each, 0) - refused.get(each, 0)) for each in REFUSALS]
+        lost = (("probe_stamps", "stamps_lost"), ("probe_sends", "send_errors"), ("probe_lines", "lines_lost"))
+        for reason, name in lost:
+            told.append(("agent_lost", reason, getattr(now, name) - (getattr(before, name) if before else 0)))
+        for family, reason, amount in told:
+            if amount > 0:
+                self.site.counts.add(family, reason, amount)
+
     def _take(self, line: Line) -> None:
         with self._lock:
             if isinstance(line, Ready):
@@ -261,6 +288,7 @@ class Mesh(Source):
                 self._traces.clear()
                 self._truths.clear()
                 self._clocks_before = None
+                self._counters = self._counted = None
             elif isinstance(line, Failed):
                 self._base_ns, self._failed = 0, line.text
             elif isinstance(line, Truth):
@@ -271,6 +299,8 @@ class Mesh(Source):
                 self._traces.append(line)
             elif isinstance(line, Silence):
                 self._silences.append(line)
+            elif isinstance(line, Counters):
+                self._counters = line
 
 
 class Clocks(NamedTuple):

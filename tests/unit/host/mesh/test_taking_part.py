@@ -17,6 +17,7 @@ from tests.unit.host.mesh.test_prober import free_port
 from leadline.host.config import AgentConfig
 from leadline.host.main import settings
 from leadline.host.mesh import clock_daemon, membership
+from leadline.host.mesh.lines import Counters, Failed, Ready
 from leadline.host.mesh.membership import bind_address
 from leadline.host.mesh.prober import usable_program
 from leadline.host.sources import mesh
@@ -137,7 +138,7 @@ def test_refusals_later_are_told_once_and_probing_goes_on(
 
 
 def test_a_prober_that_cannot_begin_is_told(probed: Mesh) -> None:
-    probed._take(mesh.Failed("cannot begin: no"))
+    probed._take(Failed("cannot begin: no"))
     with pytest.raises(WorldError, match="the prober cannot begin: no"):
         probed.poll(0)
 
@@ -211,3 +212,27 @@ def test_a_clock_that_the_kernel_knows_nothing_of_has_the_bound_that_chrony_stat
     assert asked == [1], "it is asked once a minute"
     assert membership.TIMEOUT_S + clock_daemon.ANSWER_S <= 2.0, "both within what the agent waits for a source"
     assert mesh._own("h1", "h1/1", 5, 6, 7_000).bound_ns == 7_000
+
+
+def counters(cpu_s: float, lines_lost: int = 0, **refused: int) -> Counters:
+    return Counters(1, 10, 800, 10, 800, 2, 0, 0, lines_lost, cpu_s, refused)
+
+
+def test_what_the_prober_refuses_is_counted_once_and_what_it_costs_told(
+    probed: Mesh, answering: AnsweringDouble
+) -> None:
+    answering.answers = [answer()]
+    probed._take(Ready("h1", 1, 8446, 1, "kernel", 10**18))
+    probed._take(counters(0.5, tag=3))
+    (sample,) = probed.poll(0).samples
+    assert (sample.stream.name, sample.value) == ("leadline_agent_prober_cpu_seconds_total", 0.5)
+    probed._take(counters(0.75, lines_lost=2, tag=4, stranger=1, of_a_newer_prober=7))
+    assert not probed.poll(0).samples, "as often as the agent tells of itself"
+    probed.poll(0)
+    assert probed.site.counts.all() == {
+        ("agent_probe_refused", "tag"): 4, ("agent_probe_refused", "stranger"): 1, ("agent_lost", "probe_lines"): 2,
+    }  # fmt: skip
+    probed._take(Ready("h1", 2, 8446, 1, "kernel", 10**18))  # it began anew, and counts from 0
+    probed._take(counters(0.1, tag=1))
+    probed.poll(0)
+    assert probed.site.counts.all()["agent_probe_refused", "tag"] == 5
