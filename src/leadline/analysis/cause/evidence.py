@@ -200,7 +200,7 @@ def _suspects(rows: Iterable[Mapping[str, Any]], now_ns: int) -> Iterable[Piece]
     of any cause yet: where ways change, what they lost was laid on a sound link (docs/log.md, 2026-11-28)."""
     for row in rows:
         told = _told(row["evidence"])
-        if told and {each.get("table") for each in told} <= PROBED:
+        if told and {str(each.get("table", "")) for each in told} <= PROBED:
             continue
         end_ns = row["end_ns"]
         if end_ns is None and row["seen_ns"] < now_ns - STALE_NS:

@@ -65,7 +65,7 @@ class Routes:
     def at(self, way_N: Ints, time_N: Ints) -> Ints:
         """Which path ways took at some times, (N,)."""
         first_W = np.searchsorted(self.way_P, np.arange(int(self.way_P.max(initial=-1)) + 2))
-        begin_ns = int(self.since_P.min(initial=0))
+        begin_ns = int(self.since_P.min()) if len(self.since_P) else 0
         # Ways and times as one number: since the first trace in 2**40 ns, as none is read that is older than minutes.
         key_P, key_N = (
             way * 2**40 + np.clip(time - begin_ns, 0, 2**40 - 1)
@@ -181,7 +181,9 @@ def routes_of(ways: Sequence[Way], traced: Traced, wiring: Wiring) -> Routes:
         for place, link in enumerate(_of_ends(ways[way], wiring)):
             link_UX[row, place] = directed.of(*link)
     way_P = np.concatenate([traced.way_V, untraced])
-    since_P = np.concatenate([traced.since_V, np.zeros(len(untraced), np.int64)])
+    # Their only path holds at any time; a begin of 0 would make all other times alike (`Routes.at`).
+    first_ns = int(traced.since_V.min()) if len(rows) else 0
+    since_P = np.concatenate([traced.since_V, np.full(len(untraced), first_ns, np.int64)])
     order = np.lexsort((since_P, way_P))
     link_PX, links = directed.sorted(_once(np.concatenate([link_VX, link_UX])[order]))
     return Routes(way_P[order], since_P[order], link_PX, links)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from tests.builders.fabrics import T0, S
@@ -183,6 +184,14 @@ def test_traces_that_agree_are_one_version_of_a_way(
         for row, hops in zip(found.answer_VX, found.hops_V.tolist(), strict=True)
     ]
     assert list(zip((found.since_V // S).tolist(), (found.until_V // S).tolist(), names, strict=True)) == versions
+
+
+def test_a_time_belongs_to_the_path_of_then_also_beside_ways_that_nobody_traced() -> None:
+    second, other = T0 // S, ("h2", "h6", 8447, 0)
+    traced = traces_of(hops_of((second + 1, "abc"), (second + 9, "adc")), {WAY: 0, other: 1})
+    routes = routes_of([WAY, other], traced, wiring_of(arrow_table_of(relations())))
+    ways, times = np.array([0, 0, 0, 0, 1]), (second + np.array([0, 1, 8, 9, 5])) * S
+    assert routes.at(ways, times).tolist() == [0, 0, 0, 1, 2]
 
 
 def test_what_is_lost_while_ways_change_is_laid_on_no_link() -> None:
