@@ -73,7 +73,7 @@ def decode_rows(body: bytes, content_type: str, table: Table) -> dict[str, list[
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type in NDJSON:
         body = bytes(body)
-        alike = decode_alike(body, table, _DEFAULTS)
+        alike = decode_alike(body, table, _DEFAULTS, _READERS)
         if alike is not None:
             return alike
         numbered = _lines(body)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from leadline.model.tables import Column, Table, Type
@@ -19,10 +19,13 @@ ALIKE_BYTES_MAX = 1 << 20  # of one array: it is parsed in one go, and no other 
 _NONE = type(None)
 
 
-def decode_alike(body: bytes, table: Table, defaults: dict[str, str]) -> dict[str, list[Any]] | None:
+def decode_alike(
+    body: bytes, table: Table, defaults: Mapping[str, str], readers: Mapping[Type, Callable[[Any], Any]]
+) -> dict[str, list[Any]] | None:
     """Columns of `table.given`; None where the rows are not all alike, or one does not fit.
 
-    Inputs: the unpacked body; `defaults`, what columns hold that no row has.
+    Inputs: the unpacked body; `defaults`, what columns hold that no row has; `readers`, which check one value of a type
+    and return it as the column holds it, or raise ValueError.
     """
     if len(body) > ALIKE_BYTES_MAX or any(each in body for each in _SPACED):
         return None
@@ -43,7 +46,7 @@ def decode_alike(body: bytes, table: Table, defaults: dict[str, str]) -> dict[st
         for column in table.given:
             if column.name in names:
                 found += 1
-                columns[column.name] = _CHECKED[column.type]([row[column.name] for row in rows], column)
+                columns[column.name] = _checked([row[column.name] for row in rows], column, readers)
             elif column.nullable or column.name in defaults:
                 columns[column.name] = [None if column.nullable else defaults[column.name]] * len(rows)
             else:
@@ -61,6 +64,15 @@ def decode_alike(body: bytes, table: Table, defaults: dict[str, str]) -> dict[st
 
 # Behind a quote these leave it open whether a colon follows, by which names are counted.
 _SPACED = (b'" ', b'"\t', b'"\r')
+
+
+def _checked(values: list[Any], column: Column, readers: Mapping[Type, Callable[[Any], Any]]) -> list[Any]:
+    if at_once := _AT_ONCE.get(column.type):
+        return at_once(values, column)
+    if not column.nullable and None in values:
+        raise ValueError(column.name)
+    read = readers[column.type]
+    return [None if value is None else read(value) for value in values]
 
 
 def _objects(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
@@ -117,45 +129,11 @@ def _texts(values: list[Any], column: Column) -> list[Any]:
     return values
 
 
-def _bools(values: list[Any], column: Column) -> list[Any]:
-    _known(values, column, {bool})
-    return values
-
-
-def _ids(values: list[Any], column: Column) -> list[Any]:
-    known = "".join(_known(values, column, {str}))
-    if any(value is not None and len(value) != 32 for value in values) or not set(known) <= _HEX:
-        raise ValueError(column.name)
-    return [None if value is None else int(value, 16) for value in values]
-
-
-def _maps(values: list[Any], column: Column) -> list[Any]:
-    known = _known(values, column, {dict})
-    texts = [text for value in known for pair in value.items() for text in pair]
-    _texts(texts, column)
-    if None in texts:
-        raise ValueError(column.name)
-    return values
-
-
-def _sets(values: list[Any], column: Column) -> list[Any]:
-    known = _known(values, column, {list})
-    texts = [text for value in known for text in value]
-    _texts(texts, column)
-    if None in texts:
-        raise ValueError(column.name)
-    return values
-
-
-_HEX = frozenset("0123456789abcdefABCDEF")
-_CHECKED: dict[Type, Callable[[list[Any], Column], list[Any]]] = {
+_AT_ONCE: dict[Type, Callable[[list[Any], Column], list[Any]]] = {
     Type.SYM: _texts,
-    Type.SYMS: _sets,
     Type.STR: _texts,
     Type.I64: _whole(-(2**63), 2**63 - 1),
     Type.U64: _whole(0, 2**64 - 1),
-    Type.U128: _ids,
     Type.F64: _floats,
-    Type.BOOL: _bools,
-    Type.MAP: _maps,
 }
+"""Types that most columns have; of the others values are read one by one, as by line."""
