@@ -50,14 +50,11 @@ class Names:
 
 def rows_of(table: Table, rows: list[dict[str, Any]], names: Names) -> pa.Table:
     """Rows of a table; what a row does not give is blank, or null where that is allowed."""
-    whose = {"tenant": names.tenant, "cluster": names.cluster}
-    columns = {
-        column.name: [
-            {**whose, **row}.get(column.name, None if column.nullable else _BLANK[column.type]) for row in rows
-        ]
-        for column in table.columns
-    }
-    return arrow_table(table, columns)
+    blank = {column.name: None if column.nullable else _BLANK[column.type] for column in table.columns}
+    blank |= {"tenant": names.tenant, "cluster": names.cluster}
+    return arrow_table(
+        table, {column.name: [row.get(column.name, blank[column.name]) for row in rows] for column in table.columns}
+    )
 
 
 def incident(names: Names = Names(), seconds: int = SPAN_S) -> dict[str, pa.Table]:

@@ -88,8 +88,13 @@ def case_of(item: Analysis) -> Case:
         f"rows of {', '.join(read.table.name for read in item.reads)}, of which it writes at least one row of "
         f"{' and '.join(table.name for table in item.writes)}"
     )
-    case = CASES[item.name]()
+    case = _made(item.name)
     missing = [read.table.name for read in item.reads if read.table.name not in case.tables]
     assert not missing, f"the case of {item.name} gives no {', '.join(missing)}, which it reads"
     assert case.window.window_ns == item.window_ns, f"the case of {item.name} judges {case.window.window_ns} ns"
     return case
+
+
+@cache  # some take a second to make, and every law and every example of chance asks for one
+def _made(name: str) -> Case:
+    return CASES[name]()

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from leadline.model.errors import DataError, RefusedError
 from leadline.model.tables import Column, Table, Type
 from leadline.wire.arrow_declared import check_declared, too_large
-from leadline.wire.rows_alike import decode_alike
+from leadline.wire.rows_alike import columns_alike
 
 NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
 JSON = "application/json"
@@ -73,7 +73,7 @@ def decode_rows(body: bytes, content_type: str, table: Table) -> dict[str, list[
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type in NDJSON:
         body = bytes(body)
-        alike = decode_alike(body, table, _DEFAULTS, _READERS)
+        alike = columns_alike(body, table, _DEFAULTS, _READERS)
         if alike is not None:
             return alike
         numbered = _lines(body)

@@ -19,7 +19,7 @@ ALIKE_BYTES_MAX = 1 << 20  # of one array: it is parsed in one go, and no other 
 _NONE = type(None)
 
 
-def decode_alike(
+def columns_alike(
     body: bytes, table: Table, defaults: Mapping[str, str], readers: Mapping[Type, Callable[[Any], Any]]
 ) -> dict[str, list[Any]] | None:
     """Columns of `table.given`; None where the rows are not all alike, or one does not fit.

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from leadline.model.errors import LeadlineError
 from leadline.model.tables import BY_NAME, Table
 from leadline.wire import rows
-from leadline.wire.rows_alike import decode_alike
+from leadline.wire.rows_alike import columns_alike
 
 NAMES = ("edge_fit", "event", "flow_sent", "watermark", "relation")
 ODD: list[Any] = [
@@ -89,7 +89,7 @@ def bodies(draw: st.DrawFn) -> tuple[str, bytes]:
 def test_rows_read_together_are_what_they_are_line_by_line(given_: tuple[str, bytes]) -> None:
     name, body = given_
     table = BY_NAME[name]
-    together = decode_alike(body, table, rows._DEFAULTS, rows._READERS)
+    together = columns_alike(body, table, rows._DEFAULTS, rows._READERS)
     if together is not None:
         apart = line_by_line(body, table)
         assert apart is not None
@@ -102,6 +102,6 @@ def test_rows_read_together_are_what_they_are_line_by_line(given_: tuple[str, by
 def test_what_senders_send_is_read_together(name: str, separators: tuple[str, str]) -> None:
     table = BY_NAME[name]
     body = b"\n".join([json.dumps(row_of(table), separators=separators).encode()] * 3) + b"\n"
-    together = decode_alike(body, table, rows._DEFAULTS, rows._READERS)
+    together = columns_alike(body, table, rows._DEFAULTS, rows._READERS)
     assert together is not None
     assert repr(together) == repr(line_by_line(body, table))
