@@ -40,6 +40,7 @@ from leadline.model.errors import UsageError, WorldError
 from leadline.model.tables import BY_NAME, Type
 
 MESH, CLOCK = ("show", "mesh"), ("show", "clock")
+LATE = (*MESH, "--measure", "p99")
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLeadline]
 
 
 def test_a_matrix_for_people_with_who_is_slow_and_who_is_dark(server: RunningLeadline, leadline_cli: Run) -> None:
-    ran = leadline_cli(*MESH, "--server", server.url)
+    ran = leadline_cli(*LATE, "--server", server.url)
     assert (ran.code, ran.err) == (0, "")
     wanted = [
         "one-way delay, 99th percentile, class 0: 6 hosts, 1 slow (from 5 µs), 1 dark, 1 not probed",
@@ -86,28 +87,33 @@ def test_a_matrix_for_people_with_who_is_slow_and_who_is_dark(server: RunningLea
 
 
 def test_only_some_hosts_and_another_threshold(server: RunningLeadline, leadline_cli: Run) -> None:
-    ran = leadline_cli(*MESH, "rack1", "--threshold", "1us", "--server", server.url)
+    ran = leadline_cli(*LATE, "rack1", "--threshold", "1us", "--server", server.url)
     assert "2 hosts, 2 slow (from 1 µs), 0 dark" in ran.out
     assert "h5" not in ran.out
-    job = leadline_cli(*MESH, "--job", "bert-1", "--server", server.url)
+    job = leadline_cli(*LATE, "--job", "bert-1", "--server", server.url)
     assert "2 hosts, 1 slow" in job.out
-    folded = leadline_cli(*MESH, "--by", "pod", "--server", server.url)
+    folded = leadline_cli(*LATE, "--by", "pod", "--server", server.url)
     assert "by pod: the worst pair of each two" in folded.out
     lost = leadline_cli(*MESH, "--measure", "lost", "--server", server.url)
     assert "probes lost, class 0: 6 hosts, 1 slow (from 1.0 %)" in lost.out.replace("1 %", "1.0 %")
-    assert "no host of the mesh has 'nowhere'" in leadline_cli(*MESH, "nowhere", "--server", server.url).out
+    assert "no host of the mesh has 'nowhere'" in leadline_cli(*LATE, "nowhere", "--server", server.url).out
 
 
 def test_rows_for_programs(server: RunningLeadline, leadline_cli: Run) -> None:
-    found = json.loads(leadline_cli(*MESH, "--server", server.url, "--output", "json").out)
+    found = json.loads(leadline_cli(*LATE, "--server", server.url, "--output", "json").out)
     assert (found["schema"], found["threshold"], found["unit"]) == (1, 5000.0, "ns")
     assert [each["host"] for each in found["hosts"] if each["slow"]] == ["h3"]
     assert {each["state"] for each in found["hosts"]} == {"probed", "dark", "unprobed"}
     assert found["flows"][0]["job"] == "bert-1"
-    pairs = list(csv.DictReader(io.StringIO(leadline_cli(*MESH, "--server", server.url, "--output", "csv").out)))
+    pairs = list(csv.DictReader(io.StringIO(leadline_cli(*LATE, "--server", server.url, "--output", "csv").out)))
     assert len(pairs) == 20
     one = next(each for each in pairs if (each["src"], each["dst"]) == ("h1", "h3"))
     assert (one["value"], one["bound_ns"], one["src_rack"], one["dst_rack"]) == ("8000", "200", "rack1", "rack2")
+
+
+def test_unless_asked_it_is_what_waits(server: RunningLeadline, leadline_cli: Run) -> None:
+    ran = leadline_cli(*MESH, "--server", server.url)
+    assert "queueing, median, class 0: 6 hosts, 0 slow (from 5 µs), 1 dark, 1 not probed" in ran.out
 
 
 def test_clocks_for_people_and_programs(server: RunningLeadline, leadline_cli: Run) -> None:

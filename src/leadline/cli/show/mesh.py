@@ -39,10 +39,11 @@ FOLDS = {"rack": "rack", "ecmp": "ECMP group", "pod": "pod", "run": "run of host
 class Measure(StrEnum):
     """What is shown of a pair."""
 
+    QUEUE_P50 = "queue_p50"
+    QUEUE = "queue"
     P50 = "p50"
     P99 = "p99"
     MIN = "min"
-    QUEUE = "queue"
     LOST = "lost"
 
 
@@ -58,7 +59,9 @@ class By(StrEnum):
 def mesh(
     match: Annotated[str, typer.Argument(help="Only hosts with this in their name, rack, pod, other tag or job.")] = "",
     job: Annotated[str, typer.Option(help="Only hosts that this job runs on.")] = "",
-    measure: Annotated[Measure, typer.Option(help="Percentile of the one-way delay, queueing, or loss.")] = Measure.P99,
+    measure: Annotated[
+        Measure, typer.Option(help="Queueing, a percentile of the one-way delay, or loss.")
+    ] = Measure.QUEUE_P50,
     threshold: Annotated[str, typer.Option(help="Slow from here on: 5us, 800ns; of loss 1%. Default: 5us, 1%.")] = "",
     by: Annotated[By, typer.Option(help="Rows of the matrix; folded further where they do not fit.")] = By.HOST,
     traffic_class: Annotated[

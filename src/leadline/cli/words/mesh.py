@@ -27,7 +27,7 @@ LABEL_MAX = 16
 _UNITS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
 TITLES: Mapping[str, str] = {
     "p50": "one-way delay, median", "p99": "one-way delay, 99th percentile", "min": "one-way delay, smallest",
-    "queue": "queueing, 99th percentile", "lost": "probes lost",
+    "queue_p50": "queueing, median", "queue": "queueing, 99th percentile", "lost": "probes lost",
 }  # fmt: skip
 Answer = Mapping[str, Any]
 

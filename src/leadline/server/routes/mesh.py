@@ -13,12 +13,15 @@ from leadline.views.mesh.clocks import clock_answer
 from leadline.views.mesh.flows import flows_answer
 from leadline.views.mesh.pairs import mesh_answer, pair_answer
 from leadline.views.mesh.types import BoardAnswer, ClockAnswer, FlowsDelayAnswer, HostAnswer, MeshAnswer, PairAnswer
-from leadline.views.mesh.windows import SPAN_NS, Measure, Row
+from leadline.views.mesh.windows import MEASURE, SPAN_NS, Measure, Row
 
 Host = Annotated[str, Query(description="a host, as the mesh names it", min_length=1, max_length=1000)]
 Class = Annotated[int | None, Query(alias="class", description="traffic class; by default the one probed most")]
 Chosen = Annotated[
-    Measure, Query(description="one-way delay: median, 99th percentile, smallest, queueing; or share of probes lost")
+    Measure,
+    Query(
+        description="queueing: median, 99th percentile; delay: median, 99th percentile, smallest; share of probes lost"
+    ),
 ]
 
 router = guarded_router()
@@ -26,7 +29,7 @@ router = guarded_router()
 
 @router.get("/api/v1/mesh", tags=["time"], **answers(MeshAnswer))
 def mesh(
-    reader: Reading, at: At = "", measure: Chosen = "p99", traffic_class: Class = None, cluster: Cluster = ""
+    reader: Reading, at: At = "", measure: Chosen = MEASURE, traffic_class: Class = None, cluster: Cluster = ""
 ) -> Row:
     """The newest one-way delay, or loss, from every host to every other."""
     with reader.turn():
@@ -48,7 +51,7 @@ def pair(
 
 @router.get("/api/v1/mesh/hosts", tags=["time"], **answers(BoardAnswer))
 def board(
-    reader: Reading, at: At = "", measure: Chosen = "p99", traffic_class: Class = None,
+    reader: Reading, at: At = "", measure: Chosen = MEASURE, traffic_class: Class = None,
     address: Annotated[str, Query(description="part of an address; its hosts are `at_address`", max_length=64)] = "",
     cluster: Cluster = "",
 ) -> Row:  # fmt: skip

@@ -19,7 +19,7 @@ const BOARD: Board = {
   schema: 1,
   at_ns: 20e9,
   from_ns: 10e9,
-  measure: "p99",
+  measure: "queue_p50",
   unit: "ns",
   traffic_class: 0,
   classes: [{ value: 0, pairs: 6 }],

@@ -8,7 +8,7 @@ import type { Group } from "../fleet/layout";
 export type Board = components["schemas"]["BoardAnswer"];
 export type SlowFlow = components["schemas"]["SlowFlow"];
 
-const LEAST_NS = 5000; // a rack's round through two switches takes less; queueing is what adds more
+const LEAST_NS = 5000; // where nothing waits a median is 1 us above the smallest delay
 const LEAST_LOST = 0.01;
 
 /** From here on a host is slow: what was asked for, else 5 us, or 1 % of probes lost. */

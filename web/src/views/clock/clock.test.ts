@@ -74,7 +74,7 @@ test("measures have their units", () => {
   expect(told(41_000, "ns")).toBe("41 µs");
   expect(told(0.012, "ratio")).toBe("1.2 %");
   expect(measureOf("lost")).toBe("lost");
-  expect(measureOf("nonsense")).toBe("p99");
+  expect(measureOf("nonsense")).toBe("queue_p50");
 });
 
 test("pairs of a URL", () => {

@@ -9,17 +9,18 @@ export type Clock = components["schemas"]["ClockRow"];
 export type Window = components["schemas"]["MeshWindow"];
 
 export const MEASURES = [
-  { name: "p99", title: "delay, 99th percentile" },
-  { name: "p50", title: "delay, median" },
-  { name: "min", title: "delay, smallest" },
+  { name: "queue_p50", title: "queueing, median" },
   { name: "queue", title: "queueing, 99th percentile" },
+  { name: "p50", title: "delay, median" },
+  { name: "p99", title: "delay, 99th percentile" },
+  { name: "min", title: "delay, smallest" },
   { name: "lost", title: "probes lost" },
 ] as const;
 export type Measure = (typeof MEASURES)[number]["name"];
 
 /** The measure of a URL; the first for one that there is not. */
 export function measureOf(text: string): Measure {
-  return MEASURES.find((one) => one.name === text)?.name ?? "p99";
+  return MEASURES.find((one) => one.name === text)?.name ?? MEASURES[0].name;
 }
 
 /** A value of the mesh with its unit. */
