@@ -13,7 +13,7 @@ import numpy as np
 from leadline.analysis.clock.edge import WINDOW_NS, Points, fitted, shifts, stepped, windows_ns
 from leadline.analysis.clock.hindsight import hindsight
 from leadline.analysis.clock.live import step
-from leadline.analysis.clock.state import NO_WITNESS, Edges, Mesh, State, Witness, begun
+from leadline.analysis.clock.state import Edges, Mesh, State, begun
 from leadline.simulator.fabric import Bools, Floats, Ints
 from leadline.simulator.oscillators import S_NS, Oscillators
 from leadline.simulator.probes import Traces
@@ -26,10 +26,9 @@ MARGIN_S = 0.03  # what was sent before a step is under way
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a mesh is followed. `heard` tells which edges are heard at a time (s); `witness` what witnesses say."""
+    """How a mesh is followed. `heard` tells which edges are heard at a time (s)."""
 
     heard: Callable[[float], Bools] | None = None
-    witness: Callable[[float], Witness] | None = None
 
 
 @dataclass(slots=True)
@@ -63,8 +62,7 @@ def followed(clocks: Oscillators, traces: Traces, seconds: float, how: Options |
         from_E = np.maximum(since_E, np.maximum(now - length_E / S_NS, 0.0))
         last = fitted(*_points(clocks, traces, from_E, now, heard_E), end_E, _length(from_E, now))
         told = Edges(traces.src_E, traces.dst_E, last, stepped_E, shift_E)
-        witness = NO_WITNESS if how.witness is None else how.witness(now)
-        mesh = step(mesh, told, clocks.start_ns + round(now * S_NS), witness)
+        mesh = step(mesh, told, clocks.start_ns + round(now * S_NS))
         anew_E = mesh.restart_H[traces.src_E] | mesh.restart_H[traces.dst_E]
         since_E = np.where(anew_E, now + MARGIN_S, since_E)
         out.seconds_K.append(now)

@@ -31,7 +31,7 @@ COLUMNS = (
 
 
 @analysis(
-    name="clock", version=2, reads=(Read(EDGE_FIT, COLUMNS, look_back_ns=LOOK_BACK_NS),), writes=(CLOCK_FIT, DELAY),
+    name="clock", version=3, reads=(Read(EDGE_FIT, COLUMNS, look_back_ns=LOOK_BACK_NS),), writes=(CLOCK_FIT, DELAY),
     window_s=5.0, grace_s=7.0, late_s=60.0,
 )  # fmt: skip
 def clock(edge_fit: pa.Table, *, window: Window) -> Verdicts:

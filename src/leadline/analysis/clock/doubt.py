@@ -10,8 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from leadline.analysis.clock.mesh import Solved
-from leadline.analysis.clock.state import NEW_VAR, Edges, Event, Kind, Mesh, State, Witness
-from leadline.analysis.clock.witness import against_witness
+from leadline.analysis.clock.state import NEW_VAR, Edges, Event, Kind, Mesh, State
 from leadline.analysis.columns import Bools, Floats, Ints
 
 # Share of a host's edges that must be wrong for the host to be: the other ends of asymmetric ones are many.
@@ -76,8 +75,8 @@ def torn(mesh: Mesh, src_E: Ints, dst_E: Ints, found: Solved) -> Floats:
     return torn_H
 
 
-def judged(mesh: Mesh, edges: Edges, flagged_E: Bools, witness: Witness, events: list[Event]) -> Mesh:
-    """Hosts whose edges are wrong for seconds, or whose witness contradicts the mesh, lie; what others might hide."""
+def judged(mesh: Mesh, edges: Edges, flagged_E: Bools, events: list[Event]) -> Mesh:
+    """Hosts whose edges are wrong for seconds lie; what others might hide."""
     lines = edges.lines
     heard_E = lines.valid_E
     wrong_E = flagged_E | lines.crossed_E
@@ -85,10 +84,6 @@ def judged(mesh: Mesh, edges: Edges, flagged_E: Bools, witness: Witness, events:
         wrong_E = wrong_E | (_off(mesh, edges) & (mesh.lying_H[edges.src_E] | mesh.lying_H[edges.dst_E]))
     share_H, count_H = _shares(mesh, edges, wrong_E, heard_E)
     wrong_H = (share_H >= WRONG_SHARE) & (count_H >= WRONG_EDGES)
-    if len(witness.host_W) > 2:  # two that disagree do not tell which is wrong
-        off_W = against_witness(mesh, witness)
-        far_W = np.abs(off_W - np.median(off_W)) > witness.bound_ns_W + mesh.bound_H[witness.host_W]
-        wrong_H[witness.host_W[far_W]] = True
     heard_H = count_H > 0
     lying_steps = -(-LYING_NS // mesh.every_ns)
     wrong_count_H = np.where(wrong_H, np.minimum(mesh.wrong_H + 1, 2 * lying_steps), 0)

@@ -1,8 +1,8 @@
 """The mesh of one tenant followed over rows of `edge_fit`: what `clock_fit` says of its hosts, step by step.
 
-Cluster time is the median of the clocks that an island's hosts show, so one that is an hour off moves nobody. The
-filter itself goes by a time of its own (the mean of probers' clocks), which nobody's steering moves; cluster time is
-that and what the median host shows above it.
+Cluster time is the median of the clocks that an island's hosts show, so one that is an hour off moves nobody; where
+some are kept by PTP or chrony, the median of those that are kept best. The filter itself goes by a time of its own (the
+mean of probers' clocks), which nobody's steering moves; cluster time is that and what the median host shows above it.
 
 An island is what edges connect; the largest is number 0. Times of two islands cannot be compared.
 """
@@ -25,6 +25,13 @@ from leadline.model.units import S
 # ns by which cluster time may move from step to step against its own rate before its fits say so. Source: judgement;
 # below it two readings of the median host differ.
 ANCHOR_NS = 1_000.0
+# Times the best bound up to which clocks that daemons keep are of one kind: between two polls of chrony (64 s, and
+# more) the kernel's bound grows by 500 ppm, from a millisecond to tens of them. Source: definition, adjtimex(2).
+KEPT_TIMES = 30.0
+KEPT_LEAST_NS = 1_000.0  # bound below which they are alike: cluster time is not known better. Source: judgement.
+# A kept clock farther from the median of all moves nobody: its daemon is wrong. Source: judgement, hosts that nobody
+# keeps drift by a second in some weeks.
+KEPT_NS = S
 FIT = ("host", "clock", "end_ns", "offset_ns", "rate_ppb", "bound_ns", "noise_ns", "island", "state")
 Columns = dict[str, list[Any]]
 STEPPED, LYING, ASYMMETRIC, ANCHORED = "stepped", "lying", "asymmetric", "re-anchored"  # states beside `State`
@@ -137,7 +144,7 @@ class _Islands:
                 + own.base_H[hosts]
                 + np.rint(mesh.offset_H[hosts] + own.above_H[hosts]).astype(np.int64)
             )
-            middle = int(np.argsort(shown, kind="stable")[(len(hosts) - 1) // 2])
+            middle = _middle(shown, own.daemon_H[hosts])
             number_H[mine_H], above_H[mine_H] = number, shown[middle]
             rate_H[mine_H] = mesh.rate_H[hosts[middle]] + own.rate_H[hosts[middle]]
         found = _Centre(number_H, above_H, rate_H, self._moved(mesh.end_ns, number_H, above_H, rate_H))
@@ -153,6 +160,20 @@ class _Islands:
         allowed_H = ANCHOR_NS + np.abs(rate_H - before.rate_H) * s
         found: Bools = (number_H >= 0) & (before.number_H >= 0) & (np.abs(moved_H) > allowed_H)
         return found
+
+
+def _middle(shown_N: Ints, daemon_N: Floats) -> int:
+    """Whose clock an island goes by: of those that are kept best, else of all, the median; of two the earlier."""
+    order = np.argsort(shown_N, kind="stable")
+    near_N = np.abs(shown_N - shown_N[_half(order)]) <= KEPT_NS
+    kept_N = near_N & np.isfinite(daemon_N)
+    if kept_N.any():
+        order = order[(kept_N & (daemon_N <= KEPT_TIMES * max(KEPT_LEAST_NS, daemon_N[kept_N].min())))[order]]
+    return _half(order)
+
+
+def _half(order: Ints) -> int:
+    return int(order[(len(order) - 1) // 2])
 
 
 def _word(host: int, seen: _Seen, centre: _Centre) -> str:

@@ -5,8 +5,8 @@ wrong. Pure: the caller brings lines of edges and the time, and keeps the state.
                                                         └──> mesh (rates) ────┴──> filter of each host ──> clock_fit
                          islands, asymmetric edges, steps, liars <─────────────────┘
 
-Cluster time is that of an island's hosts together: their mean prediction goes on unless a witness (a host that has PTP
-or chrony) pulls it. It never jumps because a host comes, goes or steps.
+The filter's time is that of an island's hosts together: their mean prediction goes on. It never jumps because a host
+comes, goes or steps.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ import numpy as np
 
 from leadline.analysis.clock.doubt import judged, shifted, stepped, torn
 from leadline.analysis.clock.filter import carried, measured, predicted, seeded
-from leadline.analysis.clock.state import NO_WITNESS, Edges, Event, Mesh, Witness
-from leadline.analysis.clock.witness import anchored
+from leadline.analysis.clock.state import Edges, Event, Mesh
 from leadline.analysis.columns import Ints
 from leadline.model.units import S
 
 PAUSE_NS = 50_000_000  # least gap that is a pause, since threads of a busy host wait for some ms. Source: judgement.
 
 
-def step(mesh: Mesh, edges: Edges, end_ns: int, witness: Witness = NO_WITNESS, window_ns: int = 2 * S) -> Mesh:
+def step(mesh: Mesh, edges: Edges, end_ns: int, window_ns: int = 2 * S) -> Mesh:
     """The state at `end_ns`, with lines of windows that ended there.
 
     Inputs: lines of any edges among the state's hosts; none at all if nothing was heard: clocks are carried on, and
@@ -34,7 +33,7 @@ def step(mesh: Mesh, edges: Edges, end_ns: int, witness: Witness = NO_WITNESS, w
     """
     assert end_ns >= mesh.end_ns, "steps are fed in the order of time"
     events: list[Event] = []
-    odd_before_H, wrong_before_H, s = mesh.odd_H, mesh.wrong_H, (end_ns - mesh.end_ns) / S
+    odd_before_H, wrong_before_H = mesh.odd_H, mesh.wrong_H
     mesh = stepped(predicted(mesh, end_ns), edges, events)
     lines, src_E, dst_E = edges.lines, edges.src_E, edges.dst_E
     usable_E = lines.valid_E & ~lines.crossed_E & ~edges.stepped_E & ~(mesh.lying_H[src_E] | mesh.lying_H[dst_E])
@@ -47,9 +46,8 @@ def step(mesh: Mesh, edges: Edges, end_ns: int, witness: Witness = NO_WITNESS, w
         mesh = replace(mesh, torn_H=torn(mesh, src_E[rows], dst_E[rows], found))
         flagged_E[rows] = found.flagged_E
     mesh = carried(mesh, np.zeros(len(mesh), bool) if found is None else np.isfinite(found.sigma_H))
-    mesh = judged(mesh, edges, flagged_E, witness, events)
+    mesh = judged(mesh, edges, flagged_E, events)
     restart_H = ((mesh.odd_H == 1) & (odd_before_H == 0)) | ((mesh.wrong_H == 1) & (wrong_before_H == 0))
-    mesh = anchored(mesh, witness, s)
     return replace(mesh, flagged_E=flagged_E, restart_H=restart_H, events=tuple(events))
 
 

@@ -51,7 +51,7 @@ class Kind(IntEnum):
     """What happened to a host."""
 
     STEPPED = 0  # its clock was set
-    LYING = 1  # its edges contradict each other, or its own witness the mesh, for seconds
+    LYING = 1  # its edges contradict each other, for seconds
     TRUSTED = 2  # that is over
 
 
@@ -73,18 +73,6 @@ class Edges:
     lines: Lines
     stepped_E: Bools  # newest points contradict the last line (`edge.stepped`)
     shift_E: Floats  # ns by which newest points moved from the last line, NaN: not for certain (`edge.shifts`)
-
-
-@dataclass(frozen=True, slots=True)
-class Witness:
-    """Clocks of hosts that are set by PTP or chrony: what these say of them. W of them."""
-
-    host_W: Ints
-    offset_ns_W: Ints  # host time minus reference
-    bound_ns_W: Floats
-
-
-NO_WITNESS = Witness(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +98,6 @@ class Mesh:
     odd_H: Ints  # 1: it was odd, and waits for windows that begin after that
     wrong_H: Ints
     lying_H: Bools
-    anchored_H: Bools
     every_ns: int = EVERY_NS  # from step to step
     flagged_E: Bools = field(default_factory=lambda: np.zeros(0, bool))  # of the last step's edges: asymmetric
     restart_H: Bools = field(default_factory=lambda: np.zeros(0, bool))  # windows of these hosts' edges begin anew
@@ -154,7 +141,7 @@ def begun(hosts: int, end_ns: int, every_ns: int = EVERY_NS) -> Mesh:
     return Mesh(
         end_ns, none, zero, zero, np.full(hosts, NEW_VAR), zero, np.full(hosts, _NEW_RATE_VAR),
         np.full(hosts, WANDER_PPB), none > 0, none, np.full(hosts, end_ns, np.int64), zero, zero, zero, zero,
-        np.arange(hosts), none, none, none > 0, none > 0, every_ns,
+        np.arange(hosts), none, none, none > 0, every_ns,
     )  # fmt: skip
 
 

@@ -219,6 +219,7 @@ class Own:
     rate_H: Floats  # ppb
     off_H: Floats  # ns that it may be off
     set_H: Bools  # it moved by more than slewing does, in this step
+    daemon_H: Floats  # ns within which it is right, as the host's clock daemon says; inf: nobody does
 
 
 class OwnClocks:
@@ -231,6 +232,7 @@ class OwnClocks:
         self._seen_H = np.zeros(hosts, bool)
         self._at_RH = np.full((READINGS, hosts), np.nan)  # s, of the last readings
         self._ahead_RH = np.full((READINGS, hosts), np.nan)  # ns above the base
+        self._daemon_H = np.full(hosts, np.inf)
         self.clock_H = [""] * hosts
 
     def at(self, step: int) -> Own:
@@ -248,6 +250,8 @@ class OwnClocks:
         row = newest_H[here]
         for host, place in zip(here.tolist(), row.tolist(), strict=True):
             self.clock_H[host] = told.clock_N[place] or self.clock_H[host]
+        alone = rows[told.edge_N[rows] < 0]
+        self._daemon_H[told.src_N[alone]] = told.bound_N[alone]  # in the order of time: the last one stays
         first = here[~self._seen_H[here]]
         self._base_H[first] = told.ahead_N[newest_H[first]]
         self._seen_H[first] = True
@@ -265,7 +269,8 @@ class OwnClocks:
             part[:-1, here] = part[1:, here]
             part[-1, here] = new
         above_H, rate_H, off_H = self._line(step)
-        return Own(np.isfinite(above_H), self._base_H.copy(), np.nan_to_num(above_H), rate_H, off_H, set_H)
+        return Own(np.isfinite(above_H), self._base_H.copy(), np.nan_to_num(above_H), rate_H, off_H, set_H,
+                   self._daemon_H.copy())  # fmt: skip
 
     def _line(self, step: int) -> tuple[Floats, Floats, Floats]:
         """Value at the end of a step, rate (ppb), and how far a reading is from the line at most."""

@@ -1,6 +1,7 @@
 """`GET /api/v1/clock`: the newest fit of each clock, which of them can be compared, and which are not to be trusted.
 
-clock_fit ──> newest fit of each clock ──> doubts (lost, lying, carried, set, another island, a bound too wide)
+clock_fit ──> newest fit of each clock ──┬──> doubts (lost, lying, carried, set, another island, a bound too wide,
+edge_fit ──> what its daemon says of it ─┘            a daemon that is wrong)
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from leadline.model.tables.fabric import CLOCK_FIT
+from leadline.model.tables.fabric import CLOCK_FIT, EDGE_FIT
 from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked
@@ -26,6 +27,7 @@ SAID = {
     "asymmetric": "many of its ways are longer in one direction than in the other: its bound says by how much",
     "re-anchored": "cluster time moved, because hosts came, went or were set",
 }
+DAEMON_NS = 30 * S  # before the newest fit: each second a host says what its daemon does
 FAST_PPB = 100_000.0  # crystals drift less than 100 ppm: beyond it the clock, or its fit, is broken
 NO_BOUND_NS = 3600 * S  # as `clock_fit` tells the bound of a clock whose offset may be anything
 UNTRUSTED = ("lost", "lying")
@@ -42,12 +44,17 @@ def clock_answer(store: Store, asked: Asked) -> Row:
         f"FROM ({rows_where(CLOCK_FIT, where)}) ORDER BY end_ns DESC LIMIT 1 BY {', '.join(names)}"
     )
     clocks = sorted(rows_of(store, asked, sql), key=lambda row: (is_held(row), -row["bound_ns"], row["host"]))
-    held = [row for row in clocks if is_held(row)]
-    sizes = Counter(_island(row) for row in held)
     newest_ns = max((row["end_ns"] for row in clocks), default=0)
+    kept = _kept(store, asked, newest_ns) if clocks else {}
+    clocks = [{**row, "daemon_bound_ns": kept.get(_host(row))} for row in clocks]
+    held = [row for row in clocks if is_held(row)]
+    best = _best_kept(held)
+    sizes = Counter(_island(row) for row in held)
     return {
         "schema": SCHEMA_VERSION, "at_ns": asked.at_ns,
-        "clocks": [{**row, "doubts": doubts(row, _largest(sizes, row), newest_ns)} for row in clocks],
+        "clocks": [
+            {**row, "doubts": doubts(row, _largest(sizes, row), newest_ns, best.get(_island(row)))} for row in clocks
+        ],
         "islands": len(sizes),
         "island_sizes": [
             {"tenant": tenant, "cluster": cluster, "island": island, "clocks": count}
@@ -63,10 +70,33 @@ def is_held(fit: Mapping[str, Any]) -> bool:
     return fit["state"] not in UNTRUSTED and fit["bound_ns"] < NO_BOUND_NS
 
 
-def doubts(fit: Mapping[str, Any], main: int | None, newest_ns: int) -> Sequence[str]:
+def _kept(store: Store, asked: Asked, newest_ns: int) -> Mapping[tuple[str, str, str], int]:
+    """Within what hosts' clocks are right as their daemons say, by tenant, cluster and host."""
+    where = f"{where_of(asked, newest_ns - DAEMON_NS)} AND state = 'self'"
+    sql = (
+        "SELECT toString(tenant) AS tenant, toString(cluster) AS cluster, toString(host) AS host, "
+        f"argMax(bound_ns, end_ns) AS stated_ns FROM ({rows_where(EDGE_FIT, where)}) "
+        "WHERE bound_ns IS NOT NULL GROUP BY tenant, cluster, host"
+    )
+    return {_host(row): row["stated_ns"] for row in rows_of(store, asked, sql)}
+
+
+def _best_kept(held: Sequence[Row]) -> Mapping[Island, int]:
+    """The smallest bound that daemons of an island state; none where fewer than three do: of two, who is wrong?"""
+    bounds: dict[Island, list[int]] = {}
+    for row in held:
+        if row["daemon_bound_ns"] is not None:
+            bounds.setdefault(_island(row), []).append(row["daemon_bound_ns"])
+    return {island: min(each) for island, each in bounds.items() if len(each) >= 3}
+
+
+def doubts(
+    fit: Mapping[str, Any], main: int | None, newest_ns: int, best_kept_ns: int | None = None
+) -> Sequence[str]:  # fmt: skip
     """Why times of a clock are not to be trusted, in words; none: they are, to within its bound.
 
-    `main`: the largest island of its cluster; `newest_ns`: end of the newest fit of any clock.
+    `main`: the largest island of its cluster; `newest_ns`: end of the newest fit of any clock; `best_kept_ns`: the
+    smallest bound that a daemon of its island states, by which cluster time goes.
     """
     if fit["state"] == "lost":
         return ["lost: no probe of it came back, so its times are compared as the host reports them"]
@@ -81,9 +111,20 @@ def doubts(fit: Mapping[str, Any], main: int | None, newest_ns: int) -> Sequence
         found.append(f"on island {fit['island']}: not comparable with clocks of island {main}")
     if fit["bound_ns"] >= WIDE_NS:
         found.append(f"its bound is {fit['bound_ns'] / 1000:.3g} µs: events closer than that are not ordered")
+    stated_ns = fit["daemon_bound_ns"]
+    known = best_kept_ns is not None and stated_ns is not None
+    if known and abs(fit["offset_ns"]) > stated_ns + best_kept_ns + fit["bound_ns"]:
+        found.append(
+            f"its clock daemon says that it is right within {stated_ns / 1000:.3g} µs; by the others it is "
+            f"{abs(fit['offset_ns']) / 1000:.3g} µs off"
+        )
     if abs(fit["rate_ppb"]) >= FAST_PPB:
         found.append(f"drifts by {fit['rate_ppb'] / 1000:.3g} ppm: more than a sound oscillator does")
     return found
+
+
+def _host(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    return row["tenant"], row["cluster"], row["host"]
 
 
 def _island(row: Mapping[str, Any]) -> Island:

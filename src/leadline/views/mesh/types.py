@@ -200,6 +200,9 @@ class ClockRow(BaseModel):
     noise_ns: float
     island: int
     state: str = Field(description="fitted, carried, lost")
+    daemon_bound_ns: int | None = Field(
+        description="within what the host's clock daemon (PTP, chrony, ntpd) says its clock is right; null: none says"
+    )
     doubts: list[str] = Field(description="why its times are not to be trusted; empty: they are, to within the bound")
 
 

@@ -108,6 +108,34 @@ def test_a_clock_that_is_set_is_said_once_and_moves_nobody_else(by_ns: int) -> N
         assert {state for _, state, *_ in of_host(found, host)} <= {"fitted", "re-anchored"}
 
 
+def kept(bounds: dict[str, int | None], own: Off = none) -> list[Row]:
+    """Rows in which hosts' daemons state these bounds."""
+    return [each | {"bound_ns": bounds.get(each["src"])} if each["state"] == "self" else each for each in told(own=own)]
+
+
+@pytest.mark.parametrize(("bounds", "by"), [
+    ({}, None),  # the median of all
+    ({"h3": 1_000}, "h3"),
+    ({"h3": 1_000, "h0": 8_000_000}, "h3"),  # PTP beside NTP
+    ({"h0": 9_000_000, "h1": 4_000_000, "h2": 30_000_000, "h3": 20_000_000}, None),  # NTP everywhere: one kind
+])  # fmt: skip
+def test_cluster_time_is_that_of_hosts_whose_clocks_are_kept_best(
+    bounds: dict[str, int | None], by: str | None
+) -> None:
+    shown = centre() if by is None else REAL[by]
+    for host in BASE:
+        _, state, offset, bound = of_host(windows(table_of(kept(bounds)), last=4), host)[-1]
+        assert state == "fitted"
+        assert offset == pytest.approx(REAL[host] - shown, abs=bound)
+
+
+def test_a_kept_clock_that_is_an_hour_off_moves_nobody() -> None:
+    found = windows(table_of(kept({"h3": 1_000}, lambda host, _: HOUR_NS if host == "h3" else 0)), last=4)
+    shown = sorted((REAL | {"h3": REAL["h3"] + HOUR_NS}).values())[1]
+    _, _, offset, bound = of_host(found, "h0")[-1]
+    assert offset == pytest.approx(REAL["h0"] - shown, abs=bound)
+
+
 def test_a_prober_that_begins_anew_is_no_step_of_its_hosts_clock() -> None:
     """A host that reboots, too: its prober's clock has nothing to do with the one before."""
     at = 22

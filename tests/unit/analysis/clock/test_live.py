@@ -17,7 +17,6 @@ from leadline.analysis.clock.state import (
     Edges,
     Kind,
     State,
-    Witness,
     begun,
     joined,
     left,
@@ -183,24 +182,6 @@ def test_hosts_come_and_go() -> None:
     gone = left(more, np.array([1]))
     assert not gone.known_H[1]
     assert gone.known_H[0]
-
-
-def test_witnesses_pull_cluster_time_and_one_that_lies_is_told() -> None:
-    clocks = Oscillators(HOSTS, SECONDS + 2, NORMAL, 3)
-    host = np.arange(5)
-
-    def witness(now: float) -> Witness:
-        true = np.full(5, clocks.start_ns + round(now * 1e9))
-        lie = np.where(host == 2, 100_000 if now > 4 else 0, 0)
-        return Witness(host, clocks.shown(host, true) - true + lie, np.full(5, 1_000.0))
-
-    how = Options(witness=witness)
-    followed_ = followed(clocks, traces(clocks, SRC, DST, SECONDS, Conditions(), 3), SECONDS, how)
-    state = followed_.states[-1]
-    true = clocks.start_ns + round(SECONDS * 1e9)
-    off = clocks.shown(np.arange(HOSTS), np.full(HOSTS, true)) - true - rows(state)["offset_ns"]
-    assert np.abs(np.delete(off, 2)).max() < 10_000  # it is still being pulled, at first by 54 us
-    assert (2, Kind.LYING) in [(h, kind) for _, h, kind in events(followed_)]
 
 
 def test_rows_are_those_of_the_table() -> None:

@@ -108,11 +108,22 @@ def fits(end_ns: int) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def daemons(end_ns: int) -> list[dict[str, Any]]:
+    """What clock daemons say of three hosts; h3 has none."""
+    said = {"h1": 1_000, "h2": 500, "h3": None, "h6": 40_000}
+    return [
+        row("edge_fit", **OWNER, host=host, clock=f"{host}/7f3a", src=host, dst=host, state="self",
+            end_ns=end_ns - S, probe_ns=0, ahead_ns=0, window_ns=0, report_ns=0, bound_ns=bound, stamp="none", probes=0)
+        for host, bound in said.items()
+    ]  # fmt: skip
+
+
 def mesh_tables(end_ns: int = END) -> dict[str, list[dict[str, Any]]]:
     """All of it."""
     return {
         "delay": list(delays(end_ns)), "series": list(places(end_ns)), "relation": list(relations(end_ns)),
         "edge": edges(end_ns), "flow_path": paths(end_ns), "colocation": machines(end_ns), "clock_fit": fits(end_ns),
+        "edge_fit": daemons(end_ns),
     }  # fmt: skip
 
 

@@ -154,8 +154,18 @@ def test_doubts_of_clocks(store: Store) -> None:
     assert [(each["island"], each["clocks"]) for each in found["island_sizes"]] == [(1, 4), (2, 1)]
 
 
+def test_a_daemon_that_is_wrong_is_told(store: Store) -> None:
+    found = {each["host"]: each for each in clock_answer(store, Asked(WHO, "default", END))["clocks"]}
+    assert [found[host]["daemon_bound_ns"] for host in ("h1", "h2", "h3", "h6")] == [1_000, 500, None, 40_000]
+    off = {**fit("h1", 3_000, 100), "daemon_bound_ns": 1_500}
+    told = " ".join(doubts(off, 1, END, 500))
+    assert told == "its clock daemon says that it is right within 1.5 µs; by the others it is 3 µs off"
+    assert doubts({**off, "offset_ns": 2_100}, 1, END, 500) == [], "as far as all bounds together allow"
+    assert doubts(off, 1, END, None) == []
+
+
 def test_doubts_begin_where_they_say() -> None:
-    sound = fit("h1", 1, WIDE_NS - 1)
+    sound = {**fit("h1", 1, WIDE_NS - 1), "daemon_bound_ns": None}
     assert doubts(sound, 1, END + STALE_NS - 1) == []
     assert len(doubts({**sound, "bound_ns": WIDE_NS}, 1, END + STALE_NS)) == 2
     assert doubts(sound, None, END) == []

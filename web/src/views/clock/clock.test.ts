@@ -23,6 +23,7 @@ const CLOCK: Clock = {
   bound_ns: 300,
   rate_ppb: 12.5,
   noise_ns: 40,
+  daemon_bound_ns: null,
   island: 1,
   state: "fitted",
   doubts: [],
