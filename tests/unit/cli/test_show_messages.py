@@ -23,6 +23,7 @@ from tests.unit.cli.test_pictures import NASTY, SVG, box_of, points
 from leadline.analysis.messages.messages import messages
 from leadline.analysis.spec import Window
 from leadline.cli.picture.messages import messages_picture
+from leadline.cli.show.messages import collisions_words
 from leadline.cli.words.messages import delay_words, order_words, span_words
 from leadline.model.tables import BY_NAME, Type
 from leadline.runner.worker import finished
@@ -195,3 +196,13 @@ def test_words() -> None:
     long = order_words({"channel": 0, "shape": "ring", "order": list(range(100)), "edges": 100})
     assert long.startswith("ring 0 > 1 > ")
     assert long.endswith("29 > ... 70 more ... > 0")
+
+
+def test_flows_that_collide_are_named_in_words() -> None:
+    edge = {"src_rank": 1, "dst_rank": 2, "collision": None}
+    collision = {"flow": "b1" + "0" * 30, "link": "link:leaf1/Ethernet1~spine1/Ethernet1", "flows": ["c2" + "0" * 30],
+                 "jobs": ["bert-1", "other-1"]}  # fmt: skip
+    (line,) = collisions_words([edge, {**edge, "collision": collision}])
+    assert line.startswith("1 > 2: its flow b1000000 collides with c2000000 on leaf1/Ethernet1 ~ spine1/Ethernet1")
+    assert line.endswith("while a link beside it has room; jobs: bert-1, other-1")
+    assert collisions_words([{**edge, "collision": {**collision, "jobs": []}}])[0].endswith("jobs: nobody known")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +15,7 @@ from leadline.cli.output import console, emit, size, table, when
 from leadline.cli.picture.messages import messages_picture
 from leadline.cli.picture.save import save
 from leadline.cli.ranges import counted, ranges
-from leadline.cli.words.flows import flow_name, percent
+from leadline.cli.words.flows import flow_name, link_ends, percent
 from leadline.cli.words.messages import delay_words, order_words, span_words
 
 EDGES_SHOWN = 32  # of a communicator; with more, those that held most
@@ -77,7 +77,7 @@ def _communicator(out: Console, comm: Mapping[str, Any]) -> None:
     out.print(table(rows, list(rows[0]), right=numbers))
     if comm["edges_total"] > len(rows):
         out.print(f"and {comm['edges_total'] - len(rows)} edges with less; see --output json", style="dim")
-    for words in _troubles(comm):
+    for words in [*collisions_words(edges), *_troubles(comm)]:
         out.print(words, style="yellow", soft_wrap=True)
 
 
@@ -106,6 +106,20 @@ def _flow(edge: Mapping[str, Any]) -> str:
     if edge["flow"] is not None:
         return flow_name(edge["flow"])
     return f"one of {edge['flows']} flows" if edge["flows"] else "not known"
+
+
+def collisions_words(edges: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Whose flows collide with whose, a line for each edge."""
+    found = []
+    for edge in edges:
+        if collision := edge["collision"]:
+            mine, *others = map(flow_name, (collision["flow"], *collision["flows"]))
+            found.append(
+                f"{edge['src_rank']} > {edge['dst_rank']}: its flow {mine} collides with {', '.join(others)} on "
+                f"{' ~ '.join(link_ends(collision['link']))}, while a link beside it has room; jobs: "
+                f"{', '.join(collision['jobs']) or 'nobody known'}"
+            )
+    return found
 
 
 def _troubles(comm: Mapping[str, Any]) -> list[str]:

@@ -18,11 +18,21 @@ class ChannelShape(BaseModel):
     around_ns: int | None
 
 
+class FlowCollision(BaseModel):
+    """Where a flow of an edge stands in the way of others: these are `flows`; `jobs` are whose all of them are."""
+
+    flow: str
+    link: str
+    flows: list[str]
+    jobs: list[str]
+
+
 class MessageEdge(BaseModel):
     """Messages from one rank to another. `share`: of the time in collectives, what was held by them.
 
     Delays are one-way, right to within `bound_ns`; null where the clocks do not allow them. `transfer_*`: from both
     ends posted to received. `backwards`: messages of which the clocks contradict each other. `flow`: where it is one.
+    `collision`: with whom a flow of it fills the busiest of several equal-cost links; null: with nobody that is known.
     """
 
     src_rank: int
@@ -42,6 +52,7 @@ class MessageEdge(BaseModel):
     backwards: int
     flow: str | None
     flows: int
+    collision: FlowCollision | None
 
 
 class MessageCommunicator(BaseModel):

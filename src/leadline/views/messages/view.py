@@ -17,6 +17,7 @@ from leadline.model.tables.training import EDGE, MESSAGE
 from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked, plain_job, time_text
+from leadline.views.messages.collisions import collisions
 from leadline.views.messages.rings import Channel, around_ns, channel_of, in_ring_order
 from leadline.views.near import near_jobs
 from leadline.views.rows import SCHEMA_VERSION, json_rows, rows_where
@@ -60,10 +61,19 @@ def messages_answer(store: Store, asked: Asked, job: str, window: str = "") -> d
     rows = _Rows.newest(store, asked, name, span_ns)
     if rows is None:
         return answer | {"why": NEVER.format(job=name) + (near_jobs(store, asked, name, EDGE) or "?")}
-    found = communicators(rows.edges(), rows.wholes(), rows.links())
+    every = communicators(rows.edges(), rows.wholes(), rows.links())
+    found = every[:COMMS_MAX]
+    flows_of = rows.flows()
+    collide = collisions(
+        store, rows.asked, rows.end_ns - rows.span_ns, {flow for each in flows_of.values() for flow in each}
+    )
+    for comm in found:
+        for edge in comm["edges"]:
+            mine = flows_of.get((comm["comm"], edge["src_rank"], edge["dst_rank"]), [])
+            edge["collision"] = next((collide[flow] for flow in mine if flow in collide), None)
     return answer | {
-        "end_ns": rows.end_ns, "window_ns": rows.span_ns, "communicators": found[:COMMS_MAX],
-        "communicators_total": len(found), "note": rows.note,
+        "end_ns": rows.end_ns, "window_ns": rows.span_ns, "communicators": found,
+        "communicators_total": len(every), "note": rows.note,
     }  # fmt: skip
 
 
@@ -150,6 +160,17 @@ class _Rows:
             f"FROM {self._source(EDGE)} GROUP BY of, end_ns) GROUP BY of"
         )
         return {row["of"]: row["total"] for row in rows}
+
+    def flows(self) -> dict[tuple[str, int, int], list[str]]:
+        """The flows that messages rode, by communicator, sender and receiver."""
+        rows = self._query(
+            "SELECT DISTINCT toString(comm) AS of, src_rank AS src, dst_rank AS dst, flow "
+            f"FROM {self._source(MESSAGE)} WHERE isNotNull(flow) ORDER BY of, src, dst, flow LIMIT {LINKS_MAX}"
+        )
+        found: dict[tuple[str, int, int], list[str]] = defaultdict(list)
+        for row in rows:
+            found[row["of"], row["src"], row["dst"]].append(row["flow"])
+        return found
 
     def links(self) -> list[dict[str, Any]]:
         """Who sent to whom on which channel, and of how many messages clocks contradicted each other."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from tests.builders.fabrics import S
+from tests.builders.incident import Names, rows_of
 from tests.builders.messages import JOB, WINDOW, Transfer, collective_rows, ends_table, ring, ring_job, rows_table
 from tests.builders.stores import opened_store
 from tests.common.analysis_laws import judged
@@ -17,9 +19,11 @@ from leadline.analysis.spec import Window
 from leadline.model.errors import UsageError
 from leadline.model.principal import Principal, Role
 from leadline.model.tables import BY_NAME
+from leadline.model.tables.paths import ECMP_GROUP
 from leadline.runner.worker import finished
 from leadline.store import Store
 from leadline.views.asked import Asked
+from leadline.views.messages.collisions import collisions
 from leadline.views.messages.types import MessagesAnswer
 from leadline.views.messages.view import messages_answer, span_of
 
@@ -32,6 +36,16 @@ def store_verdicts(store: Store, tables: dict[str, pa.Table], window: Window) ->
     """Judge a window and store what comes of it."""
     for name, rows in finished(messages, window, judged(messages, tables, window)).tables.items():
         store.append(BY_NAME[name], rows)
+
+
+def group(flows: list[int], **more: Any) -> dict[str, Any]:
+    """A row of `ecmp_group` whose busiest link these flows fill."""
+    return {
+        "tenant": "default", "cluster": "default", "analysis": "path", "version": 1, "revision": 0,
+        "switch": "switch:leaf1", "group": "Ethernet1,Ethernet2", "end_ns": END, "window_ns": 10 * S,
+        "busiest": "link:leaf1/Ethernet1~spine1/Ethernet1", "busiest_bytes": 9e9,
+        "colliding": [f"flow:{flow:032x}" for flow in flows], "jobs": [JOB, "other-1"], **more,
+    }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +62,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         store_verdicts(opened, more, LATER)
         store_verdicts(opened, tables, replace(WINDOW, tenant="beta", cluster="second"))
         store_verdicts(opened, tables, replace(WINDOW, tenant="acme", cluster="second"))
+        groups = [
+            group([0xB1, 0xC2, 0xC3]), group([0xC9, 0xB1], busiest_bytes=1e9, group="Ethernet3"),
+            group([], switch="switch:leaf2"), group([0xD1, 0xC2], end_ns=END - 10 * S),
+            group([0xD2, 0xC2], tenant="beta"),
+        ]  # fmt: skip
+        opened.append(ECMP_GROUP, rows_of(ECMP_GROUP, groups, Names()))
         yield opened
 
 
@@ -74,6 +94,26 @@ def test_flows_are_told_with_their_ambiguity_and_clocks_as_not_fitted(store: Sto
     assert [(edge["flow"], edge["flows"]) for edge in edges] == [(None, 2), (f"{0xB1:032x}", 1), (None, 0), (None, 0)]
     assert {edge["delay_p50_ns"] for edge in edges} == {edge["bound_ns"] for edge in edges} == {None}
     assert edges[2]["transfer_p99_ns"] == 5_000_000
+
+
+def test_flows_that_collide_are_named_by_the_fullest_link(store: Store) -> None:
+    edges = messages_answer(store, asked(), JOB)["communicators"][0]["edges"]
+    told = {(edge["src_rank"], edge["dst_rank"]): edge["collision"] for edge in edges}
+    assert told.pop((1, 2)) == {
+        "flow": f"{0xB1:032x}", "link": "link:leaf1/Ethernet1~spine1/Ethernet1", "jobs": [JOB, "other-1"],
+        "flows": [f"{0xC2:032x}", f"{0xC3:032x}"],
+    }  # fmt: skip
+    assert set(told.values()) == {None}
+
+
+@pytest.mark.parametrize(("flow", "principal"), [
+    (0xD0, Principal()),  # fills no link
+    (0xD1, Principal()),  # did so in the window before
+    (0xD2, ACME),  # of another tenant
+])  # fmt: skip
+def test_flows_that_collide_with_nobody(store: Store, flow: int, principal: Principal) -> None:
+    assert collisions(store, asked(principal=principal), END - 10 * S, [f"{flow:032x}"]) == {}
+    assert collisions(store, asked(), END - 10 * S, []) == {}
 
 
 def test_a_longer_window_adds_up_those_that_end_in_it(store: Store) -> None:
