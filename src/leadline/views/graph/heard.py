@@ -1,16 +1,21 @@
-"""Relations that were stored since a graph was read: what it follows instead of reading the store again."""
+"""Relations that were stored since a graph was read: what it follows instead of reading the store again.
+
+Hosts that share a machine (`colocation`) are relations, too.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from leadline.analysis.colocation import edges
 from leadline.model.tables import Table
-from leadline.model.tables.fabric import RELATION
+from leadline.model.tables.fabric import COLOCATION, RELATION
 from leadline.store import Store
 
 COLUMNS = ("tenant", "child", "parent", "kind", "from_ns", "to_ns", "source", "confidence")
@@ -55,9 +60,9 @@ class Heard:
 
     def _appended(self, table: Table, rows: pa.Table | None) -> None:
         """See `Store.listen`. Of rows that are perhaps there nothing is known, so what was before is no use either."""
-        if table.name != RELATION.name:
+        if table.name not in _RELATIONS:
             return
-        kept = None if rows is None else _plain(rows.select(("cluster", *COLUMNS)))
+        kept = None if rows is None else _RELATIONS[table.name](rows)
         with self._lock:
             self._number += 1
             if kept is None:
@@ -78,3 +83,22 @@ def _plain(rows: pa.Table) -> pa.Table:
             [(each.name, pa.string() if pa.types.is_dictionary(each.type) else each.type) for each in rows.schema]
         )
     )
+
+
+def _told(rows: pa.Table) -> pa.Table:
+    return _plain(rows.select(("cluster", *COLUMNS)))
+
+
+def _on_machines(rows: pa.Table) -> pa.Table:
+    rows = _plain(rows.select(("cluster", "tenant", *edges.COLUMNS)))
+    clusters = pc.unique(rows["cluster"]).to_pylist()
+    return pa.concat_tables(
+        [  # an append is of some row
+            found.select(COLUMNS).add_column(0, "cluster", pa.array([cluster] * found.num_rows, pa.string()))
+            for cluster in clusters
+            for found in [edges.machine_edges(rows.filter(pc.equal(rows["cluster"], cluster)))]
+        ]
+    )
+
+
+_RELATIONS: Mapping[str, Callable[[pa.Table], pa.Table]] = {RELATION.name: _told, COLOCATION.name: _on_machines}

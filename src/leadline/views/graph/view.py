@@ -1,6 +1,6 @@
 """What a job stands on: the dependency graph of each cluster in memory, kept up to date, and what is asked of it.
 
-    store.relation ── first request of a cluster ──> Graph ── rows stored since then ──> Graph.updated ──> answer
+    relation, colocation ── first request of a cluster ──> Graph ── rows stored since then ──> Graph.updated ──> answer
 
 All relations of the store are in memory, those that no longer hold too (they are kept 400 days; about 135 bytes each,
 so a million takes some 135 MB): a question about a past time is answered like one about now.
@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from leadline.analysis.colocation import edges
 from leadline.analysis.graph.answers import changes, neighbourhood
 from leadline.analysis.graph.graph import Graph, graph
 from leadline.analysis.graph.lasting import Lasting, lasting
@@ -24,7 +25,7 @@ from leadline.analysis.graph.near import near
 from leadline.model.errors import UsageError
 from leadline.model.ids import parse_entity_id
 from leadline.model.principal import OPERATE
-from leadline.model.tables.fabric import RELATION
+from leadline.model.tables.fabric import COLOCATION, RELATION
 from leadline.model.tables.paths import FLOW_PATH, FLOW_VOLUME, PATH_HOP
 from leadline.store import Store
 from leadline.store.asking.behind import Behind
@@ -32,7 +33,7 @@ from leadline.views.asked import Asked, only_cluster, plain_job, time_text
 from leadline.views.graph.heard import COLUMNS, Batch, Heard
 from leadline.views.graph.states import NOT_ASKED, Conditions
 from leadline.views.paths.flows import Verdicts
-from leadline.views.rows import SCHEMA_VERSION
+from leadline.views.rows import SCHEMA_VERSION, rows_where
 
 CLUSTERS_MAX = 16  # graphs held; the one asked least recently goes
 RELOAD_S = 300.0  # after that the store is read again, for rows that others wrote into it
@@ -111,7 +112,11 @@ class Graphs:
         # The number first: what is stored while the store is read is perhaps in the answer, and followed once more.
         seen, as_of_ns, read_s = self._heard.number, self._now_ns(), self._clock_s()
         sql = f"SELECT {', '.join(COLUMNS)} FROM leadline.{RELATION.name} WHERE cluster = {{cluster:String}}"
-        return Held(graph(self._store.query(sql, {"cluster": cluster})), seen, as_of_ns, read_s)
+        relations = self._store.query(sql, {"cluster": cluster})
+        sharing = rows_where(COLOCATION, f"cluster = {{cluster:String}} AND kind = '{edges.SHARES}'")
+        sql = f"SELECT {', '.join(('tenant', *edges.COLUMNS))} FROM ({sharing})"
+        shared = self._store.query(sql, {"cluster": cluster})
+        return Held(graph(edges.with_machines(relations, shared)), seen, as_of_ns, read_s)
 
 
 def followed(made: Graph, batches: Iterable[Batch], cluster: str) -> Graph:

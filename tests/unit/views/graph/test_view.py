@@ -13,7 +13,7 @@ from tests.unit.views.paths.path_rows import BOOT, END, ROWS, STARTED, S, append
 from leadline.model.errors import StoreError, UsageError
 from leadline.model.principal import Principal, Role
 from leadline.model.tables import Table
-from leadline.model.tables.fabric import RELATION
+from leadline.model.tables.fabric import COLOCATION, RELATION
 from leadline.model.tables.verdicts import EVENT
 from leadline.store import Store
 from leadline.store.client import Appended
@@ -189,6 +189,8 @@ class CountedStore:
             each(table, rows)
 
     def query(self, sql: str, parameters: dict[str, Any] | None = None) -> pa.Table:
+        if COLOCATION.name in sql:
+            return shared_rows([])
         assert "FROM leadline.relation" in sql
         self.read += 1
         assert self.open.wait(10)
@@ -233,6 +235,35 @@ def test_appends_that_went_before_they_were_seen_make_it_read_again() -> None:
     counted.append([relation("host:d", "in", "cluster:x")])  # the one before is let go of unseen
     assert held.of("default").graph.number("host:c") >= 0
     assert counted.read == 2
+
+
+def shared_rows(rows: list[dict[str, Any]]) -> pa.Table:
+    blank = {"tenant": "provider", "cluster": "default", "analysis": "colocation", "version": 1, "revision": 0,
+             "kind": "shares-machine", "probability": 0.97, "start_ns": STARTED, "end_ns": None, "evidence": "[]",
+             "seen_ns": END}  # fmt: skip
+    return arrow_table(COLOCATION, {c.name: [{**blank, **row}[c.name] for row in rows] for c in COLOCATION.columns})
+
+
+def test_hosts_that_share_a_machine_are_beside_each_other(store: Store) -> None:
+    append(store, {"colocation": shared_rows([{"entity": "host:h1", "others": ["host:h2"]}]).to_pylist()})
+    found = ask(store, "", "host:h1")
+    (beside,) = [each for each in found["edges"] if each["kind"] == "shares-machine"]
+    assert {beside["child"], beside["parent"]} == {"host:h1", "host:h2"}
+    assert (beside["confidence"], beside["sources"]) == (0.97, ["analysis/colocation"])
+
+
+def test_hosts_found_to_share_a_machine_since_are_followed() -> None:
+    counted = CountedStore(list(fabric()))
+    held = graphs(counted)
+    held.of("default")
+    counted.tell(COLOCATION, shared_rows([
+        {"entity": "host:h1", "others": ["host:h9"]}, {"entity": "host:h3", "others": ["host:h8"], "kind": "unknown"},
+        {"entity": "host:h3", "others": ["host:h7"], "cluster": "far"},
+    ]))  # fmt: skip
+    found = held.of("default").graph
+    assert found.number("host:h9") >= 0
+    assert max(found.number(host) for host in ("host:h7", "host:h8")) < 0
+    assert counted.read == 1
 
 
 def test_rows_that_are_perhaps_stored_make_it_read_again() -> None:
