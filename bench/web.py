@@ -1,7 +1,7 @@
 """Figures of the page: how much loads first, how a fleet of 100,000 GPUs shows and moves, how long answers take.
 
     python bench/web.py [--json] [--only page|answers|entity|search|looks] [--gpus 100000] [--rounds 3] [--frames 240]
-        [--page src/leadline/server/page] [--recording demo] [--answers 20] [--entities 3] [--series 1000000]
+        [--page src/leadline/server/page] [--recording demo] [--answers 20] [--entities 3] [--series 1000000] [--views 0]
 
 The built page runs in the system's Chromium over a small server that answers `/api/v1/fleet` as Leadline would for a
 simulated fleet (pods and leaves of `simulator`, 8 GPUs a host, a tile per host), compressed. First paint: from the
@@ -235,18 +235,18 @@ def figures(args: argparse.Namespace) -> list[Figure]:
     if args.only in ("", "entity") and args.entities:
         found += entity.figures(recording, args.entities, "" if missing(Path(args.page)) else chromium())
     if args.only in ("", "looks"):
-        found += look_figures(recording, Path(args.page))
+        found += look_figures(recording, Path(args.page), args.views)
     if args.only in ("", "search"):
         found += search.figures(args.series, args.rounds)
     return found
 
 
-def look_figures(recording: Path, page: Path) -> list[Figure]:
+def look_figures(recording: Path, page: Path, most: int) -> list[Figure]:
     """How the views look; without a value, and with the reason, where browser, page or axe-core is missing."""
     why = missing(page) or ("" if looks.AXE.is_file() else "axe-core is not installed: npm ci in web/")
     if why:
         return [Figure(name, None, "1", 0.0, "lower", reason=why) for name in ("axe_violations", "sideways_views")]
-    return looks.figures(recording, chromium())
+    return looks.figures(recording, chromium(), most)
 
 
 def page_figures(args: argparse.Namespace) -> list[Figure]:
@@ -286,6 +286,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--recording", default="demo", help="a recorded incident by its name, or a bundle's path")
     parser.add_argument("--answers", type=int, default=20, help="rounds of questions per view")
     parser.add_argument("--entities", type=int, default=3, help="rounds of pages of entities; 0: none")
+    parser.add_argument("--views", type=int, default=0, help="whose looks are judged, at most; 0: all")
     parser.add_argument("--series", type=int, default=search.SERIES, help="stored while a search is timed")
     args = parser.parse_args(argv)
     under = conditions(

@@ -78,11 +78,11 @@ def paths_of(server: answers.Server) -> dict[str, str]:
     return views
 
 
-def figures(recording: Path, browser: str) -> list[Figure]:
-    """The three figures over a recording; `browser`: Chromium's path."""
+def figures(recording: Path, browser: str, most: int = 0) -> list[Figure]:
+    """The three figures over a recording; `browser`: Chromium's path; `most`: views at most, 0: all."""
     kept = tempfile.TemporaryDirectory(prefix="leadline-bench-")
     with kept as directory, answers.served(recording, Path(directory)) as server:
-        views = paths_of(server)
+        views = dict(list(paths_of(server).items())[: most or None])
         broken, widths, shares = looked_at(str(server.client.base_url), views, browser)
     sideways = [view for view, width in widths.items() if width > PHONE["width"]]
     anchor = {"of": "views", "value": len(views)}

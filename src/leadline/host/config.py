@@ -90,6 +90,14 @@ class AgentConfig:
             "max": 250.0,
         },
     )
+    mesh_neighbours: int = field(
+        default=10,
+        metadata={
+            "doc": "hosts to probe at most, an even number; with fewer than 10 one wrong edge may move a clock",
+            "min": 2,
+            "max": 10,
+        },
+    )
     mesh_address: str = field(
         default="", metadata={"doc": "address of this host that others probe; empty: the one that reaches the server"}
     )

@@ -2,14 +2,15 @@
 
 Only what describes the emulated host is set: its name, its /sys and /dev/kmsg, its GPUs, where its files are, where it
 can be probed (the server is at its loopback, which tells no address), and the clock of its oscillator. How often an
-agent looks and when it sends is what every user gets, so that the lab sees what a user sees; but for how often hosts
-probe, as all of a lab's share one machine.
+agent looks and when it sends is what every user gets, so that the lab sees what a user sees; but for whom hosts
+probe and how often, as all of a lab's share one machine.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from leadline.lab.oscillators import Injected
 from leadline.lab.realise.cluster import Cluster
@@ -24,15 +25,25 @@ from leadline.model.programs import OWN_PYTHON
 # neighbour at most and at least (`agent.mesh_rate`; 2 paths of 30 points in 2 s). Source: on two processors the job of
 # `make up` did 39 steps without probes, 31 with 450 pairs in all, 25 with 1,400 (docs/log.md, 2026-11-28).
 PAIRS_S, RATE_MAX, RATE_MIN = 100.0, 50.0, 16.0
-NEIGHBOURS = 10  # that a server gives each host. Source: leadline.analysis.clock.peers
+NEIGHBOURS = (10, 8, 6, 4, 2)  # that an agent may want (`agent.mesh_neighbours`); the first unless that is too many
 
 
-def probe_rate(hosts: int, processors: int | None = None) -> float:
-    """Pairs a second to each neighbour, where so many hosts share the processors (None: of this machine); 0: they are
-    too many for probes."""
-    shared = len(os.sched_getaffinity(0)) if processors is None else processors
-    rate = PAIRS_S * shared / max(1.0, hosts * min(NEIGHBOURS, hosts - 1) / 2)
-    return min(rate, RATE_MAX) if rate >= RATE_MIN else 0.0
+class Probing(NamedTuple):
+    """How hosts of a lab probe each other: whom at most, and how many pairs a second to each."""
+
+    neighbours: int
+    rate: float
+
+
+def probing(hosts: int, processors: int | None = None) -> Probing | None:
+    """With as many neighbours as leave enough probes to each, where so many hosts share the processors (None: of this
+    machine); None where they are too many for any."""
+    budget = PAIRS_S * (len(os.sched_getaffinity(0)) if processors is None else processors)
+    for neighbours in NEIGHBOURS:
+        rate = budget / max(1.0, hosts * min(neighbours, hosts - 1) / 2)
+        if rate >= RATE_MIN:
+            return Probing(neighbours, min(rate, RATE_MAX))
+    return None
 
 
 class Agents:
@@ -44,7 +55,7 @@ class Agents:
 
     def __init__(self, cluster: Cluster, *, mesh: bool = True, clocks: Mapping[str, Injected] | None = None) -> None:
         self._cluster = cluster
-        self._rate = probe_rate(len(cluster.topology.hosts)) if mesh else 0.0
+        self._probing = probing(len(cluster.topology.hosts)) if mesh else None
         self._clocks = clocks or {}
         self._processes: list[Process] = []
 
@@ -92,8 +103,9 @@ class Agents:
             "gpus": ",".join(host.gpus),
             "labels": f"rack={host.rack},pod={host.pod}",
         }
-        settings |= {"mesh": "true" if self._rate else "false", "mesh_address": self._cluster.address(host.name)}
-        settings |= {"mesh_rate": str(self._rate)} if self._rate else {}
+        settings |= {"mesh": "true" if self._probing else "false", "mesh_address": self._cluster.address(host.name)}
+        if self._probing:
+            settings |= {"mesh_rate": str(self._probing.rate), "mesh_neighbours": str(self._probing.neighbours)}
         found = {f"LEADLINE_AGENT__{name.upper()}": value for name, value in settings.items()}
         if clock := self._clocks.get(host.name):
             found["LEADLINE_PROBER_CLOCK"] = clock.words

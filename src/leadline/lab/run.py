@@ -15,7 +15,7 @@ from pathlib import Path
 
 from leadline.host.mesh.prober import find_program
 from leadline.lab import oscillators, placement, preflight
-from leadline.lab.agents import Agents, probe_rate
+from leadline.lab.agents import Agents, probing
 from leadline.lab.faults.base import Fault, JobFault, parameters_of
 from leadline.lab.flow_truth import FlowTruthFile
 from leadline.lab.flow_truth.watching import FlowWatch
@@ -162,7 +162,7 @@ class ScenarioRun:
     @property
     def probes(self) -> bool:
         """Whether hosts probe each other."""
-        return self.mesh and probe_rate(len(self.topology.hosts)) > 0
+        return self.mesh and probing(len(self.topology.hosts)) is not None
 
     def _drawn_clocks(self) -> dict[str, Injected]:
         """The clocks of probes, which are in the truth before anybody shows them."""

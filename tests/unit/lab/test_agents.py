@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from leadline.lab import agents
-from leadline.lab.agents import PAIRS_S, Agents, probe_rate
+from leadline.lab.agents import PAIRS_S, Agents, probing
 from leadline.lab.oscillators import Injected
 from leadline.lab.realise.cluster import Cluster
 from leadline.lab.relay import SERVER
@@ -66,19 +66,15 @@ def test_each_has_the_server_of_the_lab_an_address_that_others_reach_and_its_own
     assert given["h1"]["LEADLINE_AGENT__MESH"] == "false"
 
 
-@pytest.mark.parametrize(
-    ("hosts", "processors", "rate"),
-    [
-        (1, 2, 50.0),
-        (2, 2, 50.0),
-        (4, 2, PAIRS_S / 3),
-        (8, 2, 0.0),
-        (8, 5, PAIRS_S * 5 / 28),
-        (8, 16, 50.0),
-        (64, 16, 0.0),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("hosts", "processors", "neighbours", "rate"), [
+    (1, 2, 10, 50.0), (2, 2, 10, 50.0), (4, 2, 10, PAIRS_S / 3), (8, 2, 2, 25.0), (8, 3, 4, PAIRS_S * 3 / 16),
+    (8, 5, 10, PAIRS_S * 5 / 28), (8, 16, 10, 50.0), (64, 16, 2, 25.0),
+])  # fmt: skip
 def test_hosts_of_one_machine_probe_each_other_as_often_as_it_can_take(
-    hosts: int, processors: int, rate: float
+    hosts: int, processors: int, neighbours: int, rate: float
 ) -> None:
-    assert probe_rate(hosts, processors) == pytest.approx(rate)
+    assert probing(hosts, processors) == (neighbours, pytest.approx(rate))
+
+
+def test_too_many_hosts_for_one_machine_do_not_probe_at_all() -> None:
+    assert probing(64, 2) is None

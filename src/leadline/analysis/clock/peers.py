@@ -32,11 +32,14 @@ class Edge(NamedTuple):
     owner: str
 
 
-def mesh_of(pod_of: Mapping[str, str]) -> list[Edge]:
-    """The edges between hosts, sorted. `pod_of`: the pod of each host; the same text for all where none is known.
+def mesh_of(pod_of: Mapping[str, str], neighbours_of: Mapping[str, int] | None = None) -> list[Edge]:
+    """The edges between hosts, sorted. `pod_of`: the pod of each host; the same text for all where none is known;
+    `neighbours_of`: how many a host wants at most, where that is fewer than 2 `RINGS`. It stands on half as many rings,
+    and always on the first, which connects all hosts.
 
     The number of edges that a host owns differs by chance: 5 in the mean.
     """
+    wanted = neighbours_of or {}
     pairs: set[tuple[str, str]] = set()
     by_pod: dict[str, list[str]] = defaultdict(list)
     for host, pod in pod_of.items():
@@ -44,7 +47,7 @@ def mesh_of(pod_of: Mapping[str, str]) -> list[Edge]:
     for ring in range(RINGS):
         across = ring < RINGS_ACROSS or len(by_pod) == 1
         for hosts in [list(pod_of)] if across else by_pod.values():
-            pairs |= _neighbours(hosts, ring)
+            pairs |= _neighbours([each for each in hosts if ring < max(1, wanted.get(each, 2 * RINGS) // 2)], ring)
     return [Edge(one, other, _owner(one, other)) for one, other in sorted(pairs)]
 
 

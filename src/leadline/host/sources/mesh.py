@@ -208,7 +208,7 @@ class Mesh(Source):
             bind_address(self._address, config.mesh_port, config.mesh_paths)
         told = {
             "host": self.site.host, "clock": self.site.clock, "address": self._address, "port": config.mesh_port,
-            "pod": config.labels.get("pod", ""),
+            "pod": config.labels.get("pod", ""), "neighbours": config.mesh_neighbours,
         }  # fmt: skip
         joined = join(self._server, self._headers, told)
         before, self._joined, self._told = self._joined, joined, ""

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import NamedTuple
 
-from leadline.analysis.clock.peers import Edge, mesh_of, peers_of
+from leadline.analysis.clock.peers import RINGS, Edge, mesh_of, peers_of
 from leadline.model.errors import BusyError
 
 EVERY_S = 10.0
@@ -27,19 +27,21 @@ KEPT = 3.5  # three requests were lost
 KEY_BYTES = 16  # of SipHash-2-4
 MESHES_MAX = 1000  # clusters; hosts of one more are told to come again
 HOSTS_MAX = 100_000  # of one mesh
+NEIGHBOURS = 2 * RINGS
 
 Mesh = tuple[str, str]
 """Tenant and cluster."""
 
 
 class Member(NamedTuple):
-    """A host that takes part. `pod`: empty where nobody knows it."""
+    """A host that takes part. `pod`: empty where nobody knows it; `neighbours`: that it wants at most."""
 
     host: str
     clock: str
     address: str
     port: int
     pod: str = ""
+    neighbours: int = NEIGHBOURS
 
 
 class Peer(NamedTuple):
@@ -78,7 +80,7 @@ class _Members:
         for host in gone:
             del self.until_s[host], self.members[host]
         before = self.members.get(member.host)
-        if gone or before is None or before.pod != member.pod:
+        if gone or before is None or (before.pod, before.neighbours) != (member.pod, member.neighbours):
             self.edges = None
         self.members[member.host] = member
         self.until_s[member.host] = now_s + KEPT * self.every_s
@@ -86,7 +88,8 @@ class _Members:
     def peers(self, host: str) -> list[Peer]:
         if self.edges is None:
             self.edges = {each: [] for each in self.members}
-            for edge in mesh_of({each.host: each.pod for each in self.members.values()}):
+            pod_of = {each.host: each.pod for each in self.members.values()}
+            for edge in mesh_of(pod_of, {each.host: each.neighbours for each in self.members.values()}):
                 self.edges[edge.one].append(edge)
                 self.edges[edge.other].append(edge)
         found = []

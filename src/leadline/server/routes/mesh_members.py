@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, Field, field_validator
 
 from leadline.server.asking import Writing, answers
-from leadline.server.mesh.roster import Member
+from leadline.server.mesh.roster import NEIGHBOURS, Member
 from leadline.server.tokens.rights import guarded_router
 from leadline.views.rows import SCHEMA_VERSION
 
@@ -23,6 +23,8 @@ class MemberRequest(BaseModel):
     address: str = Field(min_length=2, max_length=45, pattern=r"^[0-9a-fA-F.:]+$", description="that it is probed at")
     port: int = Field(ge=1, le=65535, description="UDP")
     pod: str = Field(default="", max_length=255, pattern=_TEXT, description="empty: not known")
+
+    neighbours: int = Field(default=NEIGHBOURS, ge=2, le=1000, description="that it wants to probe at most")
 
     @field_validator("address")
     @classmethod

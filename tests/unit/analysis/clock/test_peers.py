@@ -68,6 +68,22 @@ def test_who_leaves_changes_no_more_edges_than_its_own_twice_over(count: int, po
     assert len(without - with_it) <= RINGS, "one that closes each ring"
 
 
+@given(st.integers(2, 60), st.integers(1, 4), st.lists(st.sampled_from([2, 4, 6, 10]), min_size=60, max_size=60))
+def test_who_wants_few_neighbours_has_few_and_all_are_connected(count: int, pods: int, wanted: list[int]) -> None:
+    pod_of = hosts(count, pods)
+    neighbours_of = dict(zip(pod_of, wanted, strict=False))
+    edges = mesh_of(pod_of, neighbours_of)
+    assert all(len(peers_of(host, edges)) <= neighbours_of[host] for host in pod_of)
+    reached, more = {"h0"}, ["h0"]
+    while more:
+        here = more.pop()
+        new = {*(one for edge in edges if here in edge[:2] for one in edge[:2])} - reached
+        reached |= new
+        more += new
+    assert reached == set(pod_of)
+    assert mesh_of(pod_of, dict.fromkeys(pod_of, 10)) == mesh_of(pod_of)
+
+
 @given(st.permutations(list(range(12))))
 def test_the_order_in_which_hosts_are_named_does_not_matter(order: list[int]) -> None:
     assert mesh_of({f"h{number}": "" for number in order}) == mesh_of({f"h{number}": "" for number in range(12)})

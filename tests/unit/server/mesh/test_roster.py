@@ -52,6 +52,15 @@ def test_each_edge_of_a_larger_mesh_is_fitted_once() -> None:
     assert len(owners) == len(set(owners)) == len(ends) / 2
 
 
+def test_who_wants_other_neighbours_gets_them_at_once() -> None:
+    kept = Roster()
+    assert max(len(each.peers) for each in joined(kept, 40)) > 2
+    few = [member(number)._replace(neighbours=2) for number in range(40)]
+    for each in few:
+        kept.join(MESH, each)
+    assert {len(kept.join(MESH, each).peers) for each in few} == {2}
+
+
 def test_who_says_nothing_any_more_has_left() -> None:
     clock = Clock()
     kept = Roster(clock)
