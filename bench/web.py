@@ -1,7 +1,8 @@
 """Figures of the page: how much loads first, how a fleet of 100,000 GPUs shows and moves, how long answers take.
 
     python bench/web.py [--json] [--only page|answers|entity|search|looks] [--gpus 100000] [--rounds 3] [--frames 240]
-        [--page src/leadline/server/page] [--recording demo] [--answers 20] [--entities 3] [--series 1000000] [--views 0]
+        [--page src/leadline/server/page] [--recording demo] [--answers 20] [--entities 3] [--series 1000000]
+        [--views 0]
 
 The built page runs in the system's Chromium over a small server that answers `/api/v1/fleet` as Leadline would for a
 simulated fleet (pods and leaves of `simulator`, 8 GPUs a host, a tile per host), compressed. First paint: from the

@@ -25,6 +25,9 @@ from leadline.model.programs import OWN_PYTHON
 # neighbour at most and at least (`agent.mesh_rate`; 2 paths of 30 points in 2 s). Source: on two processors the job of
 # `make up` did 39 steps without probes, 31 with 450 pairs in all, 25 with 1,400 (docs/log.md, 2026-11-28).
 PAIRS_S, RATE_MAX, RATE_MIN = 100.0, 50.0, 16.0
+# Hosts to a processor beyond which none probes, however seldom: the server and the job need it. Source: `make up` on
+# two processors at half their usual speed, two neighbours 25 times a second: verdicts after 52 and 75 s, not 6 and 14.
+HOSTS_MAX = 3.0
 NEIGHBOURS = (10, 8, 6, 4, 2)  # that an agent may want (`agent.mesh_neighbours`); the first unless that is too many
 
 
@@ -38,7 +41,10 @@ class Probing(NamedTuple):
 def probing(hosts: int, processors: int | None = None) -> Probing | None:
     """With as many neighbours as leave enough probes to each, where so many hosts share the processors (None: of this
     machine); None where they are too many for any."""
-    budget = PAIRS_S * (len(os.sched_getaffinity(0)) if processors is None else processors)
+    shared = len(os.sched_getaffinity(0)) if processors is None else processors
+    if hosts > HOSTS_MAX * shared:
+        return None
+    budget = PAIRS_S * shared
     for neighbours in NEIGHBOURS:
         rate = budget / max(1.0, hosts * min(neighbours, hosts - 1) / 2)
         if rate >= RATE_MIN:
