@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from leadline.wire.sflow import encode
 
-GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden" / "sflow_datagrams"
+GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden" / "sflow_datagrams"
 # Real switches tell their counters every 20 to 30 s, so beside busy ports they are few.
 GOLDEN_FLOWS_A_COUNTER = 50  # each of the two datagrams with a flow sample, for one with twelve counter samples
 ROCE_FLOWS_A_COUNTER = 100

@@ -48,7 +48,7 @@ SMALL: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ),
     (
         "sflow",
-        ("--rounds", "1", "--samples", "13000", "--rate", "20000", "--mixes", "roce", "--only", "leadline"),
+        ("--rounds", "1", "--samples", "13000", "--rate", "20000", "--golden-samples", "2000", "--only", "leadline"),
         ("flow_samples_per_core_second", "until_rest_samples_per_core_second", "decoded_samples_per_core_second"),
     ),
     (
