@@ -25,7 +25,7 @@ from leadline.wire.murmur import murmur3_slices
 from leadline.wire.otlp.logs import decode_otlp_logs
 from leadline.wire.otlp.metrics import decode_otlp_metrics
 from leadline.wire.remote_write.requests import decode_remote_write
-from leadline.wire.rows import NDJSON, decode_arrow, decode_rows
+from leadline.wire.rows import NDJSON, decode_arrow, decode_rows, rows_of_alike
 
 log = logging.getLogger(__name__)
 
@@ -148,22 +148,9 @@ def take_rows_together(
     table = BY_NAME.get(name)
     if table is None or name in NOT_BY_ROWS or name in OF_OPERATORS:
         return None
-    found: list[Receipt | LeadlineError] = []
-    good: list[int] = []
-    columns: dict[str, list[Any]] = {column.name: [] for column in table.given}
-    counts: list[int] = []
-    for number, body in enumerate(bodies):
-        try:
-            each = decode_rows(body, NDJSON[0], table)
-        except DataError as error:
-            found.append(RefusedError("bad_row", str(error)))
-            continue
-        count = len(next(iter(each.values()), []))
-        found.append(Receipt(Future(), count))
-        good.append(number)
-        counts.append(count)
-        for column, values in each.items():
-            columns[column] += values
+    refused, columns, counts = _decoded_together(bodies, table)
+    found: list[Receipt | LeadlineError] = [refused.get(number, Receipt(Future(), 0)) for number in range(len(bodies))]
+    good = [number for number in range(len(bodies)) if number not in refused]
     some = [requests[number] for number in good]
     batches = [_batch_of(request, name, bodies[number]) for number, request in zip(good, some, strict=True)]
     of = np.repeat(np.arange(len(good)), counts)
@@ -174,6 +161,27 @@ def take_rows_together(
     for number, count in zip(good, counts, strict=True):
         found[number] = Receipt(done, count)
     return found
+
+
+def _decoded_together(
+    bodies: Sequence[bytes], table: Table
+) -> tuple[dict[int, RefusedError], dict[str, list[Any]], list[int]]:
+    """Bodies that are refused, by number; columns of all others one after the other, and how many rows each has."""
+    if alike := rows_of_alike(bodies, table):
+        return {}, *alike
+    refused: dict[int, RefusedError] = {}
+    columns: dict[str, list[Any]] = {column.name: [] for column in table.given}
+    counts: list[int] = []
+    for number, body in enumerate(bodies):
+        try:
+            each = decode_rows(body, NDJSON[0], table)
+        except DataError as error:
+            refused[number] = RefusedError("bad_row", str(error))
+            continue
+        counts.append(len(next(iter(each.values()), [])))
+        for column, values in each.items():
+            columns[column] += values
+    return refused, columns, counts
 
 
 def _require_counted(table: Table, columns: Mapping[str, Any]) -> None:

@@ -370,7 +370,7 @@ class Intake:
         self, part: Bodies, rows: pa.Table, principal: Principal, senders: Sequence[Sender], now_ns: int
     ) -> Future[None]:
         table, count_B = part.table, np.bincount(part.of, minlength=len(senders)).tolist()
-        done = self._lane_of(table).offer(rows, rows.num_rows, rows.nbytes)
+        done = self._lane_of(table).offer(rows, rows.num_rows, rows.nbytes, senders=len(part.batches))
         self._tell(done, principal, table, {"rows": rows}, rows.num_rows)
         for batch, sender, count in zip(part.batches, senders, count_B, strict=True):
             if count:

@@ -29,7 +29,7 @@ FIRST_WAIT_S = 0.1
 SETTLE_S = 0.005
 SETTLED_ROWS = 5_000
 # Where many senders wait together, waiting longer saves more: an append costs 5 ms whoever is in it. A lane whose last
-# append had so many batches for each linger waits that many times longer, and a second at most: ranks are looked at
+# append was of so many senders for each linger waits that many times longer, and a second at most: ranks are looked at
 # every half a second, and nobody waits for an answer with the job stopped.
 SENDERS_A_LINGER = 4
 LINGER_S_MAX = 1.0
@@ -44,6 +44,7 @@ class _Waiting(Generic[Batch]):
     rows: int
     size_bytes: int
     awaited: bool
+    senders: int
     done: Future[None]
 
 
@@ -75,7 +76,7 @@ class Lane(Generic[Batch]):
         self._awaited = False  # somebody waits for those
         self._appended_at = 0.0
         self._appending = False
-        self._together = 1  # batches of the last append
+        self._together = 1  # senders of the last append
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=f"lane-{name}", daemon=True)
 
@@ -101,13 +102,13 @@ class Lane(Generic[Batch]):
         began = self._appended_at
         return time.monotonic() - began if self._appending else 0.0
 
-    def offer(self, batch: Batch, rows: int, size_bytes: int, awaited: bool = True) -> Future[None]:
-        """Queue `batch` of `rows` rows, `size_bytes` in memory. `awaited`: its sender waits for the answer.
+    def offer(self, batch: Batch, rows: int, size_bytes: int, awaited: bool = True, senders: int = 1) -> Future[None]:
+        """Queue `batch` of `rows` rows, `size_bytes` in memory, of `senders`, which wait for the answer if `awaited`.
 
         The future resolves when they are stored, or fails with StoreError.
         Errors: BusyError if the lane is full or stopping; nothing was taken then.
         """
-        waiting = _Waiting(batch, rows, size_bytes, awaited, Future[None]())
+        waiting = _Waiting(batch, rows, size_bytes, awaited, senders, Future[None]())
         # From here on it cannot be cancelled: who stops waiting for the answer (a hung-up sender, a scrape target
         # that went away) does not take the rows back, and the lane can always answer.
         waiting.done.set_running_or_notify_cancel()
@@ -135,7 +136,7 @@ class Lane(Generic[Batch]):
             batches = self._take()
             if not batches:
                 return
-            self._appended_at, self._together = time.monotonic(), len(batches)
+            self._appended_at, self._together = time.monotonic(), sum(each.senders for each in batches)
             self._appending = True
             error = self._append_with_retries([waiting.batch for waiting in batches])
             self._appending = False

@@ -97,6 +97,30 @@ def test_rows_read_together_are_what_they_are_line_by_line(given_: tuple[str, by
         assert repr(together) == repr(apart)
 
 
+@given(st.sampled_from(NAMES), st.lists(st.integers(1, 3), min_size=1, max_size=4), st.data())
+def test_bodies_read_together_are_what_each_is(name: str, counts: list[int], data: st.DataObject) -> None:
+    table = BY_NAME[name]
+    given_ = [data.draw(bodies()) for _ in counts]
+    some = [
+        body if of == name and data.draw(st.booleans()) else b"\n".join([json.dumps(row_of(table)).encode()] * count)
+        for count, (of, body) in zip(counts, given_, strict=True)
+    ]
+    found = rows.rows_of_alike(some, table)
+    if found is not None:
+        apart = [line_by_line(body, table) for body in some]
+        whole = {column: [value for each in apart if each for value in each[column]] for column in found[0]}
+        assert repr(found[0]) == repr(whole)
+        assert found[1] == [len(next(iter(each.values()))) for each in apart if each]
+
+
+def test_plain_bodies_are_read_together() -> None:
+    table = BY_NAME["watermark"]
+    line = json.dumps(row_of(table)).encode()
+    found = rows.rows_of_alike([line + b"\n", line + b"\n" + line], table)
+    assert found is not None
+    assert found[1] == [1, 2]
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
 def test_what_senders_send_is_read_together(name: str, separators: tuple[str, str]) -> None:

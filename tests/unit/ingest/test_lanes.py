@@ -182,6 +182,15 @@ def test_where_many_wait_together_the_next_append_comes_later() -> None:
     assert appended[-2:] == [1, 1]
 
 
+def test_one_batch_of_many_senders_is_many_who_wait_together() -> None:
+    with lane(lambda _: None, linger_s=0.1) as under_test:
+        under_test.offer("a", 1, 100, senders=40).result(5)
+        began = time.monotonic()
+        under_test.offer("a", 1, 100).result(5)
+        assert time.monotonic() - began > 0.5, "a linger is 0.1 s"
+        under_test.offer("a", 1, 100).result(5)
+
+
 def test_what_nobody_waits_for_waits_for_more() -> None:
     appended: list[list[str]] = []
     with lane(appended.append, linger_s=0.1) as under_test:
