@@ -50,7 +50,7 @@ def test_it_looks_right(
 
 
 def test_a_host_is_reached_and_closed_by_keyboard(mesh: str, open_page: Callable[..., Page]) -> None:
-    page = open_page(f"{mesh}/clock")
+    page = open_page(f"{mesh}/clock?measure=p99")
     tiles = page.get_by_role("application").first
     expect(tiles).to_have_attribute("aria-label", re.compile("6 hosts by place, coloured by delay, 99th percentile"))
     tiles.focus()
@@ -64,8 +64,16 @@ def test_a_host_is_reached_and_closed_by_keyboard(mesh: str, open_page: Callable
     expect(page.get_by_role("heading", name=re.compile("h1 to h3"))).to_be_visible()
 
 
-def test_threshold_direction_and_workload_change_what_is_bad(mesh: str, open_page: Callable[..., Page]) -> None:
+def test_unless_asked_the_board_shows_what_waits(mesh: str, open_page: Callable[..., Page]) -> None:
     page = open_page(f"{mesh}/clock")
+    tiles = page.get_by_role("application").first
+    expect(tiles).to_have_attribute(
+        "aria-label", re.compile("coloured by queueing, median, inbound: 4 good, 1 unknown")
+    )
+
+
+def test_threshold_direction_and_workload_change_what_is_bad(mesh: str, open_page: Callable[..., Page]) -> None:
+    page = open_page(f"{mesh}/clock?measure=p99")
     figures = page.locator(".figures")
     expect(figures).to_contain_text("1 slow, 1 dark, 1 not probed")
     page.get_by_role("button", name="outbound").click()
