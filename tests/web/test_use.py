@@ -17,6 +17,8 @@ from playwright.sync_api import Page, expect
 from tests.senders.running import RunningLeadline, ndjson
 from tests.web.views import FLAPPING, VIEWS, incident, looked_at, settled, violations
 
+pytestmark = pytest.mark.timeout(600)  # the first of them waits until the recording is judged
+
 S = 10**9
 THEMES = ["light", "dark"]
 HEADINGS = (
