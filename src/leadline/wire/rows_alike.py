@@ -77,7 +77,8 @@ def _checked(values: list[Any], column: Column, readers: Mapping[Type, Callable[
 
 def _objects(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
     try:
-        rows = json.loads(b"[" + b",".join(lines) + b"]", parse_constant=_no_constant)
+        # No text holds a line feed, so none goes on in the next line.
+        rows = json.loads(b"[" + b",\n".join(lines) + b"]", parse_constant=_no_constant)
     except (ValueError, RecursionError):
         return None
     if len(rows) != len(lines) or set(map(type, rows)) != {dict}:

@@ -113,6 +113,17 @@ def test_bodies_read_together_are_what_each_is(name: str, counts: list[int], dat
         assert found[1] == [len(next(iter(each.values()))) for each in apart if each]
 
 
+def test_what_is_no_row_alone_is_none_beside_another() -> None:
+    """Two lines that are rows only if a text of the first goes on in the second."""
+    table = BY_NAME["watermark"]
+    row = json.dumps(row_of(table) | {"host": "HERE"}).encode()
+    begin, end = row.split(b"HERE")
+    lines = begin + b"a}", b"{b" + end + b"," + row
+    assert json.loads(b"[" + b",".join(lines) + b"]")[0]["host"] == "a},{b"
+    assert rows.rows_of_alike(lines, table) is None
+    assert columns_alike(b"\n".join(lines), table, rows._DEFAULTS, rows._READERS) is None
+
+
 def test_plain_bodies_are_read_together() -> None:
     table = BY_NAME["watermark"]
     line = json.dumps(row_of(table)).encode()

@@ -26,7 +26,7 @@ from leadline.model.units import S
 # below it two readings of the median host differ.
 ANCHOR_NS = 1_000.0
 # Times the best bound up to which clocks that daemons keep are of one kind: between two polls of chrony (64 s, and
-# more) the kernel's bound grows by 500 ppm, from a millisecond to tens of them. Source: definition, adjtimex(2).
+# more) the kernel's bound grows by 500 ppm, from a millisecond to tens of them (adjtimex(2)). Source: judgement.
 KEPT_TIMES = 30.0
 KEPT_LEAST_NS = 1_000.0  # bound below which they are alike: cluster time is not known better. Source: judgement.
 # A kept clock farther from the median of all moves nobody: its daemon is wrong. Source: judgement, hosts that nobody
@@ -163,13 +163,19 @@ class _Islands:
 
 
 def _middle(shown_N: Ints, daemon_N: Floats) -> int:
-    """Whose clock an island goes by: of those that are kept best, else of all, the median; of two the earlier."""
+    """Whose clock an island goes by: of those that are kept best, else of all, the median; of two the earlier.
+
+    A daemon that contradicts the median one by more than both their bounds counts for nothing, however small its own.
+    """
     order = np.argsort(shown_N, kind="stable")
     near_N = np.abs(shown_N - shown_N[_half(order)]) <= KEPT_NS
     kept_N = near_N & np.isfinite(daemon_N)
-    if kept_N.any():
-        order = order[(kept_N & (daemon_N <= KEPT_TIMES * max(KEPT_LEAST_NS, daemon_N[kept_N].min())))[order]]
-    return _half(order)
+    if not kept_N.any():
+        return _half(order)
+    usual = _half(order[kept_N[order]])
+    kept_N &= np.abs(shown_N - shown_N[usual]) <= daemon_N + daemon_N[usual]
+    best = KEPT_TIMES * max(KEPT_LEAST_NS, float(daemon_N[kept_N].min()))
+    return _half(order[(kept_N & (daemon_N <= best))[order]])
 
 
 def _half(order: Ints) -> int:

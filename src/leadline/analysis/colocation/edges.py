@@ -11,22 +11,23 @@ COLUMNS = ("entity", "others", "probability", "kind", "start_ns", "end_ns", "see
 
 
 def machine_edges(colocation: pa.Table) -> pa.Table:
-    """Pairs of hosts on one machine, each once, with the columns of `relation` that need nobody's word.
+    """Pairs of hosts on one machine, each once a tenant, with the columns of `relation` that need nobody's word.
 
     Input: rows of `colocation` (`COLUMNS`, and perhaps `tenant`), any kind. What is unknown is no edge.
     """
-    found: dict[tuple[str, str], tuple[int, int | None, float, str | None]] = {}
+    found: dict[tuple[str, str, str | None], tuple[int, int | None, float]] = {}
     rows = colocation.to_pylist()
     for row in sorted(rows, key=lambda row: (row["entity"], row["start_ns"], row["seen_ns"])):
         for other in row["others"] or () if row["kind"] == SHARES else ():
-            pair = min(row["entity"], other), max(row["entity"], other)
-            found[pair] = (row["start_ns"], row["end_ns"], row["probability"], row.get("tenant"))
-    pairs = sorted(found)
+            pair = min(row["entity"], other), max(row["entity"], other), row.get("tenant")
+            found[pair] = (row["start_ns"], row["end_ns"], row["probability"])
+    pairs = sorted(found, key=lambda pair: (*pair[:2], pair[2] or ""))
     columns = {
-        "child": [other for _, other in pairs], "parent": [one for one, _ in pairs], "kind": [SHARES] * len(pairs),
+        "child": [other for _, other, _ in pairs], "parent": [one for one, _, _ in pairs],
+        "kind": [SHARES] * len(pairs),
         "from_ns": [found[pair][0] for pair in pairs], "to_ns": [found[pair][1] for pair in pairs],
-        "tenant": [found[pair][3] for pair in pairs],
-        "source": [SOURCE] * len(pairs), "confidence": [found[pair][2] for pair in pairs],
+        "tenant": [tenant for _, _, tenant in pairs], "source": [SOURCE] * len(pairs),
+        "confidence": [found[pair][2] for pair in pairs],
     }  # fmt: skip
     types = {"from_ns": pa.int64(), "to_ns": pa.int64(), "confidence": pa.float64()}
     return pa.table({name: pa.array(values, types.get(name, pa.string())) for name, values in columns.items()})

@@ -90,15 +90,13 @@ def _told(rows: pa.Table) -> pa.Table:
 
 
 def _on_machines(rows: pa.Table) -> pa.Table:
-    rows = _plain(rows.select(("cluster", "tenant", *edges.COLUMNS)))
-    clusters = pc.unique(rows["cluster"]).to_pylist()
-    return pa.concat_tables(
-        [  # an append is of some row
-            found.select(COLUMNS).add_column(0, "cluster", pa.array([cluster] * found.num_rows, pa.string()))
-            for cluster in clusters
-            for found in [edges.machine_edges(rows.filter(pc.equal(rows["cluster"], cluster)))]
-        ]
-    )
+    told = rows.filter(pc.greater_equal(rows["revision"], 0))  # below it a row takes another one back
+    rows = _plain(told.select(("cluster", "tenant", *edges.COLUMNS)))
+    found = []
+    for cluster in pc.unique(rows["cluster"]).to_pylist() or [""]:
+        shared = edges.machine_edges(rows.filter(pc.equal(rows["cluster"], cluster))).select(COLUMNS)
+        found.append(shared.add_column(0, "cluster", pa.array([cluster] * shared.num_rows, pa.string())))
+    return pa.concat_tables(found)
 
 
 _RELATIONS: Mapping[str, Callable[[pa.Table], pa.Table]] = {RELATION.name: _told, COLOCATION.name: _on_machines}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from statistics import median_high
 from typing import Any
 
 from leadline.model.tables.fabric import CLOCK_FIT, EDGE_FIT
@@ -48,12 +49,12 @@ def clock_answer(store: Store, asked: Asked) -> Row:
     kept = _kept(store, asked, newest_ns) if clocks else {}
     clocks = [{**row, "daemon_bound_ns": kept.get(_host(row))} for row in clocks]
     held = [row for row in clocks if is_held(row)]
-    best = _best_kept(held)
+    usual = _usually_kept(held)
     sizes = Counter(_island(row) for row in held)
     return {
         "schema": SCHEMA_VERSION, "at_ns": asked.at_ns,
         "clocks": [
-            {**row, "doubts": doubts(row, _largest(sizes, row), newest_ns, best.get(_island(row)))} for row in clocks
+            {**row, "doubts": doubts(row, _largest(sizes, row), newest_ns, usual.get(_island(row)))} for row in clocks
         ],
         "islands": len(sizes),
         "island_sizes": [
@@ -81,22 +82,22 @@ def _kept(store: Store, asked: Asked, newest_ns: int) -> Mapping[tuple[str, str,
     return {_host(row): row["stated_ns"] for row in rows_of(store, asked, sql)}
 
 
-def _best_kept(held: Sequence[Row]) -> Mapping[Island, int]:
-    """The smallest bound that daemons of an island state; none where fewer than three do: of two, who is wrong?"""
+def _usually_kept(held: Sequence[Row]) -> Mapping[Island, int]:
+    """The median bound that daemons of an island state; none where fewer than three do: of two, who is wrong?"""
     bounds: dict[Island, list[int]] = {}
     for row in held:
         if row["daemon_bound_ns"] is not None:
             bounds.setdefault(_island(row), []).append(row["daemon_bound_ns"])
-    return {island: min(each) for island, each in bounds.items() if len(each) >= 3}
+    return {island: median_high(each) for island, each in bounds.items() if len(each) >= 3}
 
 
 def doubts(
-    fit: Mapping[str, Any], main: int | None, newest_ns: int, best_kept_ns: int | None = None
+    fit: Mapping[str, Any], main: int | None, newest_ns: int, kept_ns: int | None = None
 ) -> Sequence[str]:  # fmt: skip
     """Why times of a clock are not to be trusted, in words; none: they are, to within its bound.
 
-    `main`: the largest island of its cluster; `newest_ns`: end of the newest fit of any clock; `best_kept_ns`: the
-    smallest bound that a daemon of its island states, by which cluster time goes.
+    `main`: the largest island of its cluster; `newest_ns`: end of the newest fit of any clock; `kept_ns`: the
+    median bound that daemons of its island state: cluster time is right to about that.
     """
     if fit["state"] == "lost":
         return ["lost: no probe of it came back, so its times are compared as the host reports them"]
@@ -112,8 +113,8 @@ def doubts(
     if fit["bound_ns"] >= WIDE_NS:
         found.append(f"its bound is {fit['bound_ns'] / 1000:.3g} µs: events closer than that are not ordered")
     stated_ns = fit["daemon_bound_ns"]
-    known = best_kept_ns is not None and stated_ns is not None
-    if known and abs(fit["offset_ns"]) > stated_ns + best_kept_ns + fit["bound_ns"]:
+    known = kept_ns is not None and stated_ns is not None
+    if known and abs(fit["offset_ns"]) > stated_ns + kept_ns + fit["bound_ns"]:
         found.append(
             f"its clock daemon says that it is right within {stated_ns / 1000:.3g} µs; by the others it is "
             f"{abs(fit['offset_ns']) / 1000:.3g} µs off"

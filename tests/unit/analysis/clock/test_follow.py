@@ -117,6 +117,7 @@ def kept(bounds: dict[str, int | None], own: Off = none) -> list[Row]:
     ({}, None),  # the median of all
     ({"h3": 1_000}, "h3"),
     ({"h3": 1_000, "h0": 8_000_000}, "h3"),  # PTP beside NTP
+    ({"h0": 1_500_000, "h1": 1_500_000, "h2": 1_000}, "h0"),  # the smallest bound is wrong: two say so
     ({"h0": 9_000_000, "h1": 4_000_000, "h2": 30_000_000, "h3": 20_000_000}, None),  # NTP everywhere: one kind
 ])  # fmt: skip
 def test_cluster_time_is_that_of_hosts_whose_clocks_are_kept_best(

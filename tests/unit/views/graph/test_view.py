@@ -263,6 +263,8 @@ def test_hosts_found_to_share_a_machine_since_are_followed() -> None:
     found = held.of("default").graph
     assert found.number("host:h9") >= 0
     assert max(found.number(host) for host in ("host:h7", "host:h8")) < 0
+    counted.tell(COLOCATION, shared_rows([{"entity": "host:h1", "others": ["host:h6"], "revision": -1}]))
+    assert held.of("default").graph.number("host:h6") < 0, "it takes a row back"
     assert counted.read == 1
 
 
