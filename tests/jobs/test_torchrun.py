@@ -11,12 +11,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
 from evals.jobs.healthy_scores import of_jobs
-from evals.jobs.place import MARKED, UNMARKED, Place, free_ports, wait_for_first_step
+from evals.jobs.place import MARKED, UNMARKED, Job, Place, free_ports, wait_for_first_step
 from evals.jobs.watching import Watching, first_cause
 
 pytestmark = pytest.mark.slow
@@ -31,6 +33,7 @@ SHARED = "twin"
 APART_S = 45.0  # longer than any pause of a job that was seen working is waited for
 STEPS_OF_APART = 40
 FAILED = 1  # in its first step
+SLOWER = 1.05  # that a job became so by its own notes; less than that is not told as slow
 
 
 # Two ranks that know nothing of Leadline; from its 160th step on one of them takes half a second more. It was fast for
@@ -103,6 +106,24 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
                 job.end()
 
 
+def unfounded(watching: Watching, job: Job) -> list[dict[str, Any]]:
+    """What was told of a healthy job, less that it is slow for no cause known where its own notes say so too.
+
+    Eight ranks beside other tests on two processors do become slower at times; what may never be told is a cause.
+    """
+    return [each.row for each in of_jobs(watching.of_job(job.name)) if not _became_slow(each.row, job)]
+
+
+def _became_slow(row: dict[str, Any], job: Job) -> bool:
+    ends_ns = [end_ns for _, end_ns in job.steps()]
+    took = [(end - begin, end) for begin, end in pairwise(ends_ns)]
+    before = [ns for ns, end in took if end <= row["start_ns"]]
+    after = [ns for ns, end in took if row["start_ns"] < end <= (row["end_ns"] or row["seen_ns"])]
+    if row["symptom"] != "slow" or any(first_cause(row)) or not before or not after:
+        return False
+    return median(after) >= SLOWER * median(before)
+
+
 def wait_for(what: str, look: Any, timeout_s: float) -> Any:
     end = time.monotonic() + timeout_s
     while not (found := look()):
@@ -118,7 +139,7 @@ def test_nothing_is_told_of_a_rank_that_a_debugger_holds(watched: Watched) -> No
     if "Operation not permitted" in held.stderr:
         pytest.skip("this container does not permit ptrace")
     assert held.returncode == 0, held.stderr
-    assert [each.row for each in of_jobs(watched.watching.of_job("two"))] == []
+    assert unfounded(watched.watching, watched.two) == []
 
 
 def test_all_steps_of_two_ranks_with_two_lines_are_stored_and_the_job_has_ended(watched: Watched) -> None:
@@ -127,7 +148,7 @@ def test_all_steps_of_two_ranks_with_two_lines_are_stored_and_the_job_has_ended(
     wait_for("all its steps", lambda: watched.steps("two") == {0: STEPS_OF_TWO, 1: STEPS_OF_TWO}, STORED_S_MAX)
     ended = "SELECT count() AS n FROM watermark WHERE job = 'two' AND state = 'ended'"
     wait_for("the agent to say that it has ended", lambda: watched.place.sql(ended)[0]["n"], STORED_S_MAX)
-    assert [each.row for each in of_jobs(watched.watching.of_job("two"))] == []
+    assert unfounded(watched.watching, watched.two) == []
 
 
 def test_steps_of_eight_ranks_with_one_line_are_stored(watched: Watched) -> None:
@@ -139,13 +160,13 @@ def test_steps_of_eight_ranks_with_one_line_are_stored(watched: Watched) -> None
         lambda: all(watched.steps("eight").get(rank, 0) >= count for rank, count in made.items()),
         STORED_S_MAX,
     )
-    assert [each.row for each in of_jobs(watched.watching.of_job("eight"))] == []
+    assert unfounded(watched.watching, watched.eight) == []
 
 
 def test_steps_of_five_seconds_and_long_evaluations_are_healthy(watched: Watched) -> None:
     assert watched.slow.process.wait(MADE_S_MAX) == 0, watched.slow.said()[-2000:]
     wait_for("all its steps", lambda: watched.steps("slow") == {0: STEPS_OF_SLOW, 1: STEPS_OF_SLOW}, STORED_S_MAX)
-    assert [each.row for each in of_jobs(watched.watching.of_job("slow"))] == []
+    assert unfounded(watched.watching, watched.slow) == []
 
 
 def test_two_jobs_of_one_name_are_told_as_that_and_as_nothing_else(watched: Watched) -> None:
@@ -173,7 +194,7 @@ def test_nobody_is_blamed_where_ranks_begin_far_apart(watched: Watched) -> None:
     assert watched.apart.process.wait(MADE_S_MAX) == 0, watched.apart.said()[-2000:]
     made = STEPS_OF_APART - 1  # the newest is told when the next begins
     wait_for("all its steps", lambda: set(watched.steps("apart").values()) == {made}, STORED_S_MAX)
-    assert [each.row for each in of_jobs(watched.watching.of_job("apart"))] == []
+    assert unfounded(watched.watching, watched.apart) == []
 
 
 def test_a_rank_that_is_killed_is_named_and_nobody_else(watched: Watched) -> None:
