@@ -163,6 +163,14 @@ def test_the_agent_process_loads_little() -> None:
     assert tops - set(sys.stdlib_module_names) - ours == set()
 
 
+def test_server_and_workers_load_what_they_need_at_the_start() -> None:
+    """scipy.stats alone takes a second and 59 MB of each process: what needs a part of it loads it when it runs."""
+    seldom = ["ray", "torch", "pandas", "textual", "scipy.optimize", "scipy.sparse", "scipy.special", "scipy.stats"]
+    code = f"import sys, leadline.server.main, leadline.runner.worker; print([n for n in {seldom} if n in sys.modules])"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said == "[]\n"
+
+
 def declared_distributions() -> set[str]:
     """Names of all distributions that pyproject.toml asks for, in the core and in extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

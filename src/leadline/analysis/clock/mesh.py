@@ -16,8 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import dijkstra
 
 from leadline.analysis.clock import mesh_kernels as kernels
 from leadline.analysis.columns import Bools, Floats, Ints
@@ -143,6 +141,9 @@ def certain_bounds(src_E: Ints, dst_E: Ints, width_E: Floats, residual_E: Floats
     Returns: along the surest way to that host the sum of both; inf without one. So the difference of two hosts of an
     island is right to within the sum of theirs, whatever queues did, if no stamp is wrong and clocks run straight.
     """
+    from scipy.sparse import csr_array  # here: it takes half a second to load, which a server need not wait for
+    from scipy.sparse.csgraph import dijkstra
+
     hosts = len(island_H)
     reach_E = np.where(np.isfinite(width_E), np.maximum(width_E, 0.0), np.inf) + np.abs(residual_E)
     good_E = np.isfinite(reach_E)

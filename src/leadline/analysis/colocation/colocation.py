@@ -17,8 +17,6 @@ from enum import StrEnum
 from functools import partial
 
 import numpy as np
-from scipy.special import expit
-from scipy.stats import poisson
 
 from leadline.analysis.colocation.clusters import Machines, machines
 from leadline.analysis.colocation.history import Series
@@ -179,6 +177,8 @@ def _verdicts(
     why: Mapping[int, Why],
     begin: int,
 ) -> list[tuple[set[int], dict[int, Colocated]]]:
+    from scipy.special import expit  # here: it takes half a second to load, which a server need not wait for
+
     rate_H, _ = rates(told)
     best_H = np.full(len(those), -np.inf)
     within = found.machine_H[pairs[0]] == found.machine_H[pairs[1]]
@@ -233,6 +233,8 @@ def _doubts(
 
 def _steered(rate_H: Floats, machine_H: Ints) -> Bools:
     """Hosts whose rate is that of a crowd of other machines, as no free oscillators have it."""
+    from scipy.special import pdtrc  # as above
+
     one_M = np.unique(machine_H)
     rate_M = np.sort(rate_H[one_M])
     if len(rate_M) < HOSTS_MIN:
@@ -243,7 +245,7 @@ def _steered(rate_H: Floats, machine_H: Ints) -> Bools:
     near_H = np.searchsorted(rate_M, rate_H + CROWD_PPB) - np.searchsorted(rate_M, rate_H - CROWD_PPB) - 1
     # As wide as free oscillators lie, or as most of these do: uniform over four standard deviations.
     expected = len(rate_M) * 2 * CROWD_PPB / min(RATES_PPB, max(4 * spread, 40 * CROWD_PPB))
-    crowd_H = poisson.sf(near_H - 1, expected) < CROWD_CHANCE
+    crowd_H = (near_H > 0) & (pdtrc(near_H - 1, expected) < CROWD_CHANCE)
     found: Bools = crowd_H | mostly_H if spread < SPREAD_LEAST_PPB else crowd_H
     return found
 

@@ -12,7 +12,6 @@ crowd has one rate, it tells nothing.
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import logsumexp
 
 from leadline.analysis.colocation.modes import Energies
 from leadline.analysis.columns import Bools, Floats, Ints
@@ -25,7 +24,7 @@ RATES_PPB = 40_000.0  # width over which free oscillators lie, of which nothing 
 MORE_NOISE = (np.array([1.0, 2.0, 4.0, 8.0]), np.log(np.array([0.8, 0.14, 0.05, 0.01])))
 SIZES = np.geomspace(1e-4, 1e4, 9)  # variances of an oscillator's walk, in those of most
 SIZES_LOG = -0.25 * np.abs(np.log(SIZES))
-SIZES_LOG -= logsumexp(SIZES_LOG)
+SIZES_LOG -= np.logaddexp.reduce(SIZES_LOG)
 ALONE = 2  # slowest bends whose size is each its own
 PAIRS_AT_ONCE = 100_000
 
@@ -97,6 +96,8 @@ def _count(told: Energies) -> int:
 
 def _noise(told: Energies, square_PM: Floats, noise_P: Floats) -> Floats:
     """Log likelihood of differences that are noise, the line's with them, (P,)."""
+    from scipy.special import logsumexp  # here: it takes half a second to load, which a server need not wait for
+
     noise_PM = noise_P[:, None] * told.basis.noise_M[None, : square_PM.shape[1]]
     by_PC = [_log_normal(square_PM, noise_PM * more).sum(axis=1) for more in MORE_NOISE[0].tolist()]
     found: Floats = logsumexp(np.stack(by_PC, axis=1) + MORE_NOISE[1], axis=1)
@@ -105,6 +106,8 @@ def _noise(told: Energies, square_PM: Floats, noise_P: Floats) -> Floats:
 
 def _walks(told: Energies, mode_PM: Floats, noise_P: Floats) -> Floats:
     """Log likelihood of bends as walks of any size and noise, without the line, (P,)."""
+    from scipy.special import logsumexp  # as above
+
     square_PM = mode_PM[:, 1:] ** 2
     noise_PM = noise_P[:, None] * told.basis.noise_M[None, 1 : mode_PM.shape[1]]
     usual_M = told.wander * told.basis.wander_M[1 : mode_PM.shape[1]]

@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logsumexp
 
 from leadline.analysis.columns import Bools, Floats, Ints
 from leadline.analysis.localise.flows import Sent
@@ -70,6 +69,8 @@ def in_vain(sent: Sent) -> Bools:
 
 def some_packets(found: Counts, cross_FC: Floats) -> Floats:
     """Log Bayes factor of each component against none, (C,), if it loses some of all packets."""
+    from scipy.special import logsumexp  # here: it takes half a second to load, which a server need not wait for
+
     null, calm_FC = _calm(found.lossy_F, found.rows_F, found.lossy_F, found.rows_F, cross_FC)
     gain_CQ = np.zeros((cross_FC.shape[1], len(LOSS_Q)))
     for q in range(len(LOSS_Q)):
@@ -80,6 +81,8 @@ def some_packets(found: Counts, cross_FC: Floats) -> Floats:
 
 def some_flows(found: Counts, cross_FC: Floats) -> Floats:
     """The same, if it loses all packets of some flows; `cross_FC`: they or their acknowledgements cross it."""
+    from scipy.special import logsumexp  # as above
+
     stuck_F, known_F = (found.stuck_F > 0).astype(np.float64), (found.tries_F > 0).astype(np.float64)
     null, calm_FC = _calm(found.stuck_F, found.tries_F, stuck_F, known_F, cross_FC)
     hit_F = found.stuck_F * STUCK_SURE + (found.tries_F - found.stuck_F) * STUCK_NOT

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from scipy.special import logsumexp
 
 from leadline.analysis.columns import Bools
 from leadline.analysis.localise.conservation import Vanished, dropped, readings_of, vanished
@@ -215,6 +214,8 @@ def _only(told: Counts, known_F: Bools) -> Counts:
 def _named(
     sent: Sent, silent: Counts, told: Counts, these: Components, counters: Counters, late_ns: int
 ) -> list[Suspect]:
+    from scipy.special import logsumexp  # here: it takes half a second to load, which a server need not wait for
+
     switch_C = np.array([kind_of(name) == "switch" for name in these.name_C])
     one_way_C = np.array([bool(way) for way in these.way_C])
     adds_C = np.array(

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import sparse
 
 from leadline.analysis.columns import Bools, Floats, Ints
 from leadline.model.ids import EntityId, entity_id
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -54,6 +57,8 @@ def classes(link_PX: Ints, links: Sequence[str], switches: Collection[str]) -> C
     number L + l the same towards its first. `links`: entity ids, `link:a/port~b/port`. `switches`: which nodes are;
     the others are hosts.
     """
+    from scipy import sparse  # here: it takes half a second to load, which a server need not wait for
+
     paths, count = len(link_PX), len(links)
     row, hop = np.nonzero(link_PX >= 0)
     direction = link_PX[row, hop]
@@ -82,6 +87,8 @@ def classes(link_PX: Ints, links: Sequence[str], switches: Collection[str]) -> C
 
 def ends_only(src_P: Sequence[str], dst_P: Sequence[str]) -> Classes:
     """Classes where no path is known: hosts, by what they send and what comes to them."""
+    from scipy import sparse  # as above
+
     names = sorted({*src_P, *dst_P})
     place = {name: number for number, name in enumerate(names)}
     row = np.repeat(np.arange(len(src_P)), 2)

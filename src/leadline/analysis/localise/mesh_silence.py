@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import softmax
 
 from leadline.analysis.columns import Bools, Floats
 from leadline.analysis.localise.mesh_found import DEAD, FOUND_MAX, Found, prior
@@ -31,6 +30,8 @@ def dead(told: Classes, expected_P: Floats, heard_P: Floats) -> list[Found]:
         most = float(covers_C.max(initial=0.0))
         if not most:
             break
+        from scipy.special import softmax  # here: it takes half a second to load, which a server need not wait for
+
         alike = np.flatnonzero(covers_C == most)
         prior_A = np.array([prior(told.members_C[each]) for each in alike.tolist()])
         best = int(alike[int(np.argmax(prior_A))])

@@ -15,9 +15,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.optimize import nnls
-from scipy.special import softmax
-from scipy.stats import chi2, poisson
 
 from leadline.analysis.columns import Bools, Floats, Ints
 from leadline.analysis.localise.mesh_found import FOUND_MAX, LOSS, QUEUE, Found, prior
@@ -65,7 +62,7 @@ def lossy(told: Classes, sent_PT: Floats, lost_PT: Floats, *, discoveries: float
             [told.summed(_poisson_gain(count_P, expected_P, sent_P * rate)) for rate in RATES_X.tolist()], axis=1
         )
         gain_C, rate_C = gain_CX.max(axis=1), RATES_X[gain_CX.argmax(axis=1)]
-        p_C = 0.5 * chi2.sf(2 * np.maximum(gain_C, 0.0), 1)
+        p_C = _chance(gain_C)
         may_C = wide_C & (rate_C >= LOSS_LEAST)
         may_C[chosen] = False
         best = _best(gain_C + prior_C, p_C, may_C, discoveries)
@@ -120,7 +117,7 @@ def queueing(
         )
         gain_C = gain_CX.max(axis=1)
         shown_C = told.summed((known_P & (left_P > least_ns / 2)).astype(np.float64))
-        p_C = 0.5 * chi2.sf(2 * np.maximum(gain_C, 0.0), 1)
+        p_C = _chance(gain_C)
         may_C = shown_C >= np.minimum(PATHS_MIN, np.maximum(paths_C, 1))
         may_C[chosen] = False
         best = _best(gain_C + prior_C, p_C, may_C, discoveries)
@@ -143,10 +140,12 @@ def _once(told: Classes, count_PT: Floats) -> Bools:
 
     They are left out of everything. What lasts shows in three moments alike, so it costs two seconds.
     """
+    from scipy.special import pdtrc  # here: it takes half a second to load, which a server need not wait for
+
     by_CT = told.summed(count_PT)
     slots = by_CT.shape[1]
     third_C = np.partition(by_CT, slots - 3, axis=1)[:, slots - 3] if slots > 2 else np.zeros(len(by_CT))
-    often_CT = (by_CT >= ONCE_MIN) & (poisson.sf(by_CT - 1, third_C[:, None] + 1) < ONCE_CHANCE)
+    often_CT = (by_CT >= ONCE_MIN) & (pdtrc(by_CT - 1, third_C[:, None] + 1) < ONCE_CHANCE)
     found: Bools = told.cross_PC @ often_CT.astype(np.float64) > 0
     return found
 
@@ -184,6 +183,8 @@ def _best(score_C: Floats, p_C: Floats, may_C: Bools, discoveries: float) -> int
 
 
 def _of(told: Classes, best: int, kind: str, score_C: Floats, shown: float, chosen: Sequence[int]) -> Found:
+    from scipy.special import softmax  # as above
+
     share_C = softmax(np.r_[score_C, 0.0])[:-1]
     alike = np.flatnonzero(share_C >= ALIKE_MIN * share_C[best])
     others = tuple(one for each in alike.tolist() if each not in chosen for one in told.members_C[each])
@@ -207,6 +208,8 @@ def _nnls(told: Classes, chosen: Sequence[int], value_P: Floats, weight_P: Float
     """Strengths of the chosen classes, none negative, that fit all paths best."""
     if not chosen:
         return np.zeros(0)
+    from scipy.optimize import nnls  # as above
+
     root_P = np.sqrt(weight_P)
     columns = told.cross_PC[:, list(chosen)].toarray() * root_P[:, None]
     found: Floats = nnls(columns, value_P * root_P)[0]
@@ -225,6 +228,14 @@ def _log_loss(sent_P: Floats, lost_P: Floats) -> Floats:
     """-log(1 - loss); of a path that lost all, as if half a probe had come."""
     share_P = np.minimum(lost_P, sent_P - 0.5) / np.maximum(sent_P, 1.0)
     found: Floats = -np.log1p(-np.maximum(share_P, 0.0))
+    return found
+
+
+def _chance(gain_C: Floats) -> Floats:
+    """That chance gains so much: half of a chi-squared variable of one degree, as a strength is never negative."""
+    from scipy.special import chdtrc  # as above
+
+    found: Floats = 0.5 * chdtrc(1, 2 * np.maximum(gain_C, 0.0))
     return found
 
 
