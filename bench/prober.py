@@ -31,7 +31,8 @@ from leadline.host.mesh.packet import PACKET_BYTES
 from leadline.host.mesh.prober import usable_program
 from leadline.model.errors import WorldError
 
-BEGUN_S, SETTLE_S = 60.0, 15.0  # until all have a prober, which a busy machine delays; and all know all
+BEGUN_S = 60.0  # until all have a prober, which a busy machine delays
+SETTLE_S = 15.0  # until all know all
 PORT_MBIT, SERVER_PORT, NEIGHBOURS = 1000, 8440, 10
 HEADERS_BYTES = 28  # of UDP and IPv4
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -63,7 +64,9 @@ def probes_sent(hosts: Hosts, host: int) -> int:
     return int(values[names.index("OutDatagrams")])
 
 
-def measured(hosts: Hosts, folder: Path, seconds: float, mesh: bool, environ: dict[str, str]) -> dict[str, list[float]]:
+def measured(
+    hosts: Hosts, folder: Path, seconds: float, settle_s: float, mesh: bool, environ: dict[str, str]
+) -> dict[str, list[float]]:
     """By quantity, of each host: CPU shares of agent and prober, bits per second. Errors: WorldError."""
     server = f"http://{hosts.server_address}:{SERVER_PORT}"
     running = [
@@ -93,7 +96,7 @@ def measured(hosts: Hosts, folder: Path, seconds: float, mesh: bool, environ: di
         end = time.monotonic() + BEGUN_S
         while mesh and not all(map(child_of, pids)) and time.monotonic() < end:
             time.sleep(0.5)
-        time.sleep(SETTLE_S)
+        time.sleep(settle_s)
         probers = [child_of(pid) for pid in pids]
         if mesh and not all(probers):
             raise WorldError(f"no prober began on {probers.count(0)} of {len(pids)} hosts; {_last_words(folder)}")
@@ -125,13 +128,13 @@ def _last_words(folder: Path) -> str:
     return next((path.read_text().strip().splitlines()[-1] for path in folder.glob("*.log") if path.stat().st_size), "")
 
 
-def figures(count: int, seconds: float, in_python: bool) -> list[Figure]:
+def figures(count: int, seconds: float, settle_s: float, in_python: bool) -> list[Figure]:
     """All of them."""
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     environ["LEADLINE_PROBER"] = "/dev/null/none" if in_python else str(usable_program())
     with Hosts(count, PORT_MBIT) as hosts, tempfile.TemporaryDirectory(prefix="leadline-bench-") as told:
-        without = measured(hosts, Path(told), seconds, False, environ)
-        found = measured(hosts, Path(told), seconds, True, environ)
+        without = measured(hosts, Path(told), seconds, settle_s, False, environ)
+        found = measured(hosts, Path(told), seconds, settle_s, True, environ)
     agent = statistics.median(found["agent"]) - statistics.median(without["agent"])
     prober, probes = statistics.median(found["prober"]), statistics.median(found["probes"])
     whole = count == NEIGHBOURS + 1 and not in_python  # else it is another question than the target's
@@ -152,13 +155,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hosts", type=int, default=NEIGHBOURS + 1)
     parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--settle", type=float, default=SETTLE_S, metavar="SECONDS", help="before they are counted")
     parser.add_argument("--python", action="store_true")
     parser.add_argument("--json", action="store_true")
     told = parser.parse_args(argv)
-    under = conditions(hosts=told.hosts, seconds=told.seconds, link="veth, one kernel")
+    under = conditions(hosts=told.hosts, seconds=told.seconds, settle=told.settle, link="veth, one kernel")
     why = missing()
     try:
-        found = figures(told.hosts, told.seconds, told.python) if not why else []
+        found = figures(told.hosts, told.seconds, told.settle, told.python) if not why else []
     except WorldError as error:
         why = str(error)
     if why:

@@ -126,7 +126,7 @@ SMALL: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         ("--quick", "--only", "simulated,speed"),
         ("live_p99_idle_ns", "stress_p99_ns", "biased_recall", "bound_coverage", "wrong_order", "edge_fit_us"),
     ),
-    ("prober", ("--hosts", "3", "--seconds", "4"), ("cpu_share", "mbit_per_s")),
+    ("prober", ("--hosts", "3", "--seconds", "4", "--settle", "2"), ("cpu_share", "mbit_per_s")),
     ("executors", ("--quick",), ("windows_per_second_1", "windows_per_second_2")),
     (
         "web",

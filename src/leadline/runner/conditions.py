@@ -49,6 +49,8 @@ _COMPARED = {"<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greate
 
 def fulfilling(rows: pa.Table, conditions: Sequence[Condition]) -> pa.Table:
     """The rows that fulfil all conditions."""
+    if not rows.num_rows:  # most tables of most windows: to compare nothing takes 0.1 ms a condition
+        return rows
     found = [each for each in (each.of(rows) for each in conditions) if each is not None]
     return rows.filter(reduce(pc.and_, found)) if found else rows
 

@@ -278,6 +278,8 @@ def owner_columns(chosen: Chosen) -> tuple[str, ...]:
 
 def owners_of(rows: pa.Table) -> list[tuple[str, str, str]]:
     """(tenant, cluster, job) of rows, each once, in order; job is empty where there is none."""
+    if not rows.num_rows:
+        return []
     found, _ = distinct(rows, ("tenant", "cluster", *(["job"] if "job" in rows.column_names else [])))
     return sorted({(tenant or "", cluster or "", (job[0] or "") if job else "") for tenant, cluster, *job in found})
 

@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
-from starlette.routing import BaseRoute, Match
+from starlette.routing import Match
 
 from leadline import __version__
 from leadline.explain.config import ExplainConfig
@@ -80,15 +80,11 @@ def create_api(
     serve_api_page(api)
     mount_page(api, HELLO)
     for router in routers():
-        api.include_router(router)
+        # As they are: `include_router` builds all of them anew, in the event loop, when the first request comes.
+        api.router.routes.extend(router.routes)
     mount_docs(api)
-    require_all_listed(all_routes(api))
+    require_all_listed(api.routes)
     return api
-
-
-def all_routes(api: FastAPI) -> list[BaseRoute]:
-    """Every route of an API: those of its own, and those of the routers, which FastAPI may keep as one."""
-    return [*api.routes, *(route for router in routers() for route in router.routes)]
 
 
 def _serving(
@@ -132,7 +128,7 @@ def _explain_errors(api: FastAPI, gate: Gate) -> None:
 
 def _allowed(request: Request) -> list[str]:
     """The methods that a path takes, of all its routes: the framework names those of the first (RFC 9110, 15.5.6)."""
-    matching = (route for route in all_routes(request.app) if route.matches(request.scope)[0] is not Match.NONE)
+    matching = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
     return sorted({method for route in matching for method in getattr(route, "methods", None) or ()})
 
 

@@ -17,7 +17,6 @@ from leadline.ingest.http import OUR_SOCKET
 from leadline.model.errors import RefusedError
 from leadline.model.principal import OPERATE, READ, WRITE, Caller, Role
 from leadline.model.tables import TABLES
-from leadline.server.api import all_routes
 from leadline.server.config import Flag, load
 from leadline.server.main import ServerProcess
 from leadline.server.tokens import file, token
@@ -230,7 +229,7 @@ def paths() -> list[tuple[str, str, str]]:
 
 
 def test_every_route_of_the_server_says_what_it_needs(server: ServerProcess) -> None:
-    assert routes_of(all_routes(server.api)) == RIGHTS.keys()
+    assert routes_of(server.api.routes) == RIGHTS.keys()
     assert {path for method, path in RIGHTS if method != "GET" and RIGHTS[method, path] == OPEN} == {"/api/v1/session"}
 
 
