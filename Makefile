@@ -69,11 +69,9 @@ $(FUZZ_STAMP): | $(TEST_STAMP)
 	@$(PIP) -e '.[fuzz]'
 	@touch $@
 
-# Compiled once here, not in the first request. Old code goes first: numba does not see that a kernel changed
-# which another file calls.
+# Compiled once here, not in the first request; what was compiled of the same sources before is not compiled again.
 $(KERNEL_STAMP): | $(RUN_STAMP)
 	@echo "compiling scanners and analyses (a minute on two cores)"
-	@find src \( -name '*.nb[ic]' -o -name 'leadline-scanners-*' -o -name 'leadline-analyses-*' \) -delete
 	@$(BIN)/python -m leadline.server.background.kernels
 	@rm -f .venv/.kernels-*
 	@touch $@

@@ -7,6 +7,8 @@ from typing import Any
 
 from numba import njit
 
+from leadline.model.sources import kept_by_content
+
 _njit: Any = njit  # its annotations leave out _nrt
 
 
@@ -22,6 +24,6 @@ def kernel(function: Callable[..., Any]) -> Any:
     right to allocate in a kernel; numba says so when one tries.
     """
     try:
-        return _njit(nogil=True, cache=True, _nrt=False)(function)
+        return kept_by_content(_njit(nogil=True, cache=True, _nrt=False)(function))
     except RuntimeError:  # "cannot cache function: no locator available"
         return _njit(nogil=True, _nrt=False)(function)

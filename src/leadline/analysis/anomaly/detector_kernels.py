@@ -8,14 +8,14 @@ the past is shorter than that: what is inverted is the smaller of covariance and
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from leadline.analysis.columns import Floats, Ints
+from leadline.analysis.compiled import compiled
 
 _NORMAL_50, _NORMAL_90, _NORMAL_98 = 1.349, 3.2897, 4.6527  # how wide the middle 50, 90, 98 % of a normal are, in sd
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def quantile_of(sorted_T: Floats, at: float) -> float:
     """The quantile `at` (0 to 1) of sorted values, linear between them; there is at least one."""
     exact = at * (len(sorted_T) - 1)
@@ -24,7 +24,7 @@ def quantile_of(sorted_T: Floats, at: float) -> float:
     return float(sorted_T[low] + (sorted_T[high] - sorted_T[low]) * (exact - low))
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def usual_of(value_T: Floats, samples_min: int, deviation_share: float, floor: float) -> tuple[float, float]:
     """Middle and scale of the values that are there: the widest of three ranges, and a share of the deviation.
 
@@ -49,7 +49,7 @@ def usual_of(value_T: Floats, samples_min: int, deviation_share: float, floor: f
     return quantile_of(seen_T, 0.5), max(scale, floor)
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def write_features(
     value_TM: Floats, centre_M: Floats, scale_M: Floats, scale_S: Ints, cut: float, out_TF: Floats
 ) -> None:
@@ -75,7 +75,7 @@ def write_features(
                 out_TF[t, (s + 1) * metrics + m] = out_TF[t, m] - total / max(count, 1)
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def standardise(out_TF: Floats, centre_F: Floats, scale_F: Floats, cut: float, first: int) -> None:
     """Bring features from `first` on to their own scale; what is missing becomes 0, the most usual value."""
     for t in range(out_TF.shape[0]):
@@ -84,7 +84,7 @@ def standardise(out_TF: Floats, centre_F: Floats, scale_F: Floats, cut: float, f
             out_TF[t, f] = 0.0 if np.isnan(z) else min(max(z, -cut), cut)
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def fit_entities(
     past_ETM: Floats, floor_EM: Floats, scale_S: Ints, samples_min: int, deviation_share: float, cut: float,
     standard: bool, centre_EF: Floats, scale_EF: Floats, feature_ETF: Floats, inner_EXX: Floats,
@@ -117,7 +117,7 @@ def fit_entities(
             write_covariance(feature_TF, inner_EXX[e])
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def write_covariance(feature_TF: Floats, out_FF: Floats) -> None:
     """Write the mean product of each two features."""
     samples, features = feature_TF.shape
@@ -132,7 +132,7 @@ def write_covariance(feature_TF: Floats, out_FF: Floats) -> None:
             out_FF[f, g] = out_FF[g, f]
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def write_products(feature_TF: Floats, out_TT: Floats) -> None:
     """Write the product of each two samples, by the number of samples."""
     samples, features = feature_TF.shape
@@ -144,7 +144,7 @@ def write_products(feature_TF: Floats, out_TT: Floats) -> None:
             out_TT[t, u] = out_TT[u, t] = total / samples
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def squared_of(feature_F: Floats, inverse_XX: Floats, past_TF: Floats, shrink: float, turned_X: Floats) -> float:
     """The squared distance of one sample: f A^-1 f' with A = (1 - s) C + s I, C the covariance of the past.
 
@@ -176,7 +176,7 @@ def squared_of(feature_F: Floats, inverse_XX: Floats, past_TF: Floats, shrink: f
     return max((own - (1.0 - shrink) / samples * total) / shrink, 0.0)
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def score_entities(
     value_ETM: Floats, before: int, scale_S: Ints, cut: float, shrink: float, centre_EF: Floats, scale_EF: Floats,
     inverse_EXX: Floats, past_ETF: Floats, squared_EN: Floats, share_ENM: Floats, z_ENM: Floats,

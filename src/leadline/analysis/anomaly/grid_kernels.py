@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from leadline.analysis.columns import Bools, Floats, Ints
+from leadline.analysis.compiled import compiled
 from leadline.analysis.robust import MAD_TO_SIGMA
 
 FEW = 64  # values that are put in order where they are, without making an array
 
 
-@njit(cache=True)
+@compiled()
 def rates(begin_R: Ints, time_N: Ints, value_N: Floats, counter_R: Bools, gap_ns: int) -> tuple[Floats, Ints]:
     """What each sample says: (x_N, since_N). Of a gauge its value; of a counter its increase per second since the
     sample before, NaN for the first, after a reset and after more than `gap_ns`. `since_N`: the sample before it; its
@@ -33,7 +33,7 @@ def rates(begin_R: Ints, time_N: Ints, value_N: Floats, counter_R: Bools, gap_ns
     return x_N, since_N
 
 
-@njit(cache=True)
+@compiled()
 def binned(
     rows_K: Ints, begin_R: Ints, time_N: Ints, since_N: Ints, x_N: Floats, counter_R: Bools,
     width_ns: int, to_ns: int, bins: int, hold: int,
@@ -68,7 +68,7 @@ def binned(
     return grid_KB
 
 
-@njit(cache=True)
+@compiled()
 def of_others(begin_G: Ints, grid_KB: Floats, least: int) -> Floats:
     """The median of the others of its group in each bin, (K, bins); NaN with fewer than `least` others. Of two others
     the nearer one: either of them may be the odd one, and their mean is nobody's."""
@@ -110,7 +110,7 @@ def of_others(begin_G: Ints, grid_KB: Floats, least: int) -> Floats:
     return out_KB
 
 
-@njit(cache=True)
+@compiled()
 def middle(value_I: Floats, count: int) -> float:
     """The median of the first `count` values, which are put in another order; NaN of none."""
     if count == 0:
@@ -131,7 +131,7 @@ def middle(value_I: Floats, count: int) -> float:
     return found
 
 
-@njit(cache=True)
+@compiled()
 def pasts(y_KB: Floats, from_bin: int) -> tuple[Floats, Floats, Ints]:
     """Median, scaled median absolute deviation and number of values of each row's bins from `from_bin` on."""
     rows, bins = y_KB.shape
@@ -150,7 +150,7 @@ def pasts(y_KB: Floats, from_bin: int) -> tuple[Floats, Floats, Ints]:
     return level_K, scale_K, count_K
 
 
-@njit(cache=True)
+@compiled()
 def pooled(begin_G: Ints, y_KB: Floats) -> Floats:
     """MAD_TO_SIGMA times the median size of all values of each group, (G,); NaN of none."""
     out_G = np.full(len(begin_G) - 1, np.nan)
@@ -167,7 +167,7 @@ def pooled(begin_G: Ints, y_KB: Floats) -> Floats:
     return out_G
 
 
-@njit(cache=True)
+@compiled()
 def tails(begin_G: Ints, z_KB: Floats, left_out_K: Bools, from_bin: int, share: float) -> tuple[Floats, Floats, Ints]:
     """The tail of |z| in each group: (q_G, beyond_G, count_G), its (1 - share) quantile, the mean of what is beyond it
     (0 of nothing), and how many values there are. Rows that are left out, and bins before `from_bin`, do not count."""
@@ -195,7 +195,7 @@ def tails(begin_G: Ints, z_KB: Floats, left_out_K: Bools, from_bin: int, share: 
     return q_G, beyond_G, count_G
 
 
-@njit(cache=True)
+@compiled()
 def onsets(
     row_O: Ints, from_O: Ints, until_O: Ints, to_ns: int, expected_O: Floats, seen_O: Floats,
     begin_R: Ints, time_N: Ints, since_N: Ints, x_N: Floats,

@@ -7,13 +7,13 @@ E entities of one shape, T bins, oldest first, M metrics, S scales, F = M (1 + S
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from leadline.analysis.anomaly.detector_kernels import write_features
 from leadline.analysis.columns import Floats, Ints
+from leadline.analysis.compiled import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def features(level_ETM: Floats, scale_S: Ints, newest: int, scale_ED: Floats, cut: float) -> tuple[Floats, Floats]:
     """Levels and moves of the newest N bins, as they are and each move in its own standard deviation, (E, N, F) both;
     NaN where missing in the first, 0 in the second."""
@@ -32,7 +32,7 @@ def features(level_ETM: Floats, scale_S: Ints, newest: int, scale_ED: Floats, cu
     return raw_ENF, out_ENF
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def squared(feature_ENF: Floats, own_EF: Floats, factor_EFK: Floats, inverse_EKK: Floats) -> Floats:
     """The squared distances f A^-1 f' of N bins of each entity, with A = diag(own) + factor factor' and `inverse` that
     of 1 + factor' diag(own)^-1 factor (Woodbury 1950): F K steps each instead of F^2."""

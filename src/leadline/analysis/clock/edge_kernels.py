@@ -11,9 +11,9 @@ l, lower points    x   x x       upper hull of l ──┘
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from leadline.analysis.columns import Bools, Floats, Ints
+from leadline.analysis.compiled import compiled
 
 OFFSET, MID, RATE, HALF, LOW, HIGH, SPREAD = 0, 1, 2, 3, 4, 5, 6
 """Columns of what is found of an edge, ns and ratio; offsets are above the base of the edge."""
@@ -29,7 +29,7 @@ _APART = 6.0
 _RANK_MAX = 64
 
 
-@njit(cache=True)
+@compiled()
 def _lower_hull(t: Floats, y: Floats, hull: Ints) -> int:
     """Vertices of the lower hull of points in the order of t, into `hull`; how many (monotone chain, Andrew 1979)."""
     size = 0
@@ -49,7 +49,7 @@ def _lower_hull(t: Floats, y: Floats, hull: Ints) -> int:
     return size
 
 
-@njit(cache=True)
+@compiled()
 def _next_slope(t: Floats, y: Floats, hull: Ints, at: int, step: int, last: int) -> float:
     if at == last:
         return np.inf
@@ -57,7 +57,7 @@ def _next_slope(t: Floats, y: Floats, hull: Ints, at: int, step: int, last: int)
     return (y[there] - y[here]) / (t[there] - t[here])
 
 
-@njit(cache=True)
+@compiled()
 def _strip(
     tu: Floats, u: Floats, hull_u: Ints, size_u: int, tv: Floats, v: Floats, hull_v: Ints, size_v: int, end: float
 ) -> tuple[float, float, float, float]:
@@ -107,7 +107,7 @@ def _strip(
     return best, half, low, high
 
 
-@njit(cache=True)
+@compiled()
 def _smallest(values: Floats, rank: int, kept: Floats) -> int:
     """The `rank` smallest values, sorted, into `kept`; how many."""
     size = 0
@@ -127,7 +127,7 @@ def _smallest(values: Floats, rank: int, kept: Floats) -> int:
     return size
 
 
-@njit(cache=True)
+@compiled()
 def _ranked(values: Floats, share: float, free_ns: float, kept: Floats) -> tuple[int, int, float, float]:
     """Order statistics for the margin: the largest that may be taken, the one to take, its value, the spacing there.
 
@@ -149,7 +149,7 @@ def _ranked(values: Floats, share: float, free_ns: float, kept: Floats) -> tuple
     return most, rank, kept[rank - 1], spacing
 
 
-@njit(cache=True)
+@compiled()
 def _near(t: Floats, y: Floats, slope: float, most: float, near_t: Floats, near_y: Floats) -> int:
     """Points whose residual is at most `most`: no other can be at the margin."""
     size = 0
@@ -160,7 +160,7 @@ def _near(t: Floats, y: Floats, slope: float, most: float, near_t: Floats, near_
     return size
 
 
-@njit(cache=True)
+@compiled()
 def _margin(t: Floats, y: Floats, slope: float, rank: int, values: Floats, kept: Floats) -> float:
     for k in range(len(t)):
         values[k] = y[k] - slope * t[k]
@@ -168,7 +168,7 @@ def _margin(t: Floats, y: Floats, slope: float, rank: int, values: Floats, kept:
     return kept[size - 1]
 
 
-@njit(cache=True)
+@compiled()
 def _best_slope(
     tu: Floats, u: Floats, tv: Floats, v: Floats, rank_u: int, rank_v: int, slope: float, reach: float, steps: int,
     values: Floats, kept: Floats,
@@ -190,7 +190,7 @@ def _best_slope(
     return (low + high) / 2
 
 
-@njit(cache=True)
+@compiled()
 def _soft(
     tu: Floats, u: Floats, tv: Floats, v: Floats, hard: float, span: float, share: float, free_ns: float
 ) -> tuple[float, float, float, float]:
@@ -226,7 +226,7 @@ def _soft(
     return slope, at_u, -at_v, np.sqrt(rank_u * space_u**2 + rank_v * space_v**2) / 2
 
 
-@njit(cache=True)
+@compiled()
 def _put_in_order(t: Floats, y: Floats) -> None:
     """By t, in place. Points come nearly in order, so each moves a few places at most; if they do not, by merging."""
     moves = 0
@@ -243,7 +243,7 @@ def _put_in_order(t: Floats, y: Floats) -> None:
             return
 
 
-@njit(cache=True)
+@compiled()
 def _sorted(t: Ints, y: Ints, t_base: int, y_base: int, sign: float) -> Floats:
     """Points above their bases as floats, in the order of t."""
     rows = len(t)
@@ -258,7 +258,7 @@ def _sorted(t: Ints, y: Ints, t_base: int, y_base: int, sign: float) -> Floats:
     return out
 
 
-@njit(cache=True)
+@compiled()
 def fit_edges(
     begin_U: Ints, t_U: Ints, u_U: Ints, begin_L: Ints, t_L: Ints, l_L: Ints, end_E: Ints, share: float,
     free_ns: float, points_min: int, vertices_min: int, span_min_E: Floats,
@@ -307,7 +307,7 @@ def fit_edges(
     return found, base_E, middle_E, valid_E
 
 
-@njit(cache=True)
+@compiled()
 def crossings(
     begin_N: Ints, t_N: Ints, y_N: Ints, sign: int, at_E: Ints, base_E: Ints, offset_E: Floats, rate_E: Floats,
     margin_E: Floats,
@@ -324,7 +324,7 @@ def crossings(
     return count_E
 
 
-@njit(cache=True)
+@compiled()
 def margins(
     begin_N: Ints, t_N: Ints, y_N: Ints, sign: int, at_E: Ints, base_E: Ints, offset_E: Floats, rate_E: Floats
 ) -> Floats:

@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from leadline.analysis.columns import Floats, Ints
+from leadline.analysis.compiled import compiled
 
 
-@njit(cache=True)
+@compiled()
 def islands(hosts: int, src_E: Ints, dst_E: Ints) -> Ints:
     """The smallest host of each host's component, (H,)."""
     root_H = np.arange(hosts)
@@ -28,7 +28,7 @@ def islands(hosts: int, src_E: Ints, dst_E: Ints) -> Ints:
     return root_H
 
 
-@njit(cache=True)
+@compiled()
 def _applied(src_E: Ints, dst_E: Ints, weight_E: Floats, x_H: Floats, out_H: Floats) -> None:
     """The Laplacian times x."""
     out_H[:] = 0.0
@@ -38,7 +38,7 @@ def _applied(src_E: Ints, dst_E: Ints, weight_E: Floats, x_H: Floats, out_H: Flo
         out_H[src_E[e]] -= flow
 
 
-@njit(cache=True)
+@compiled()
 def solve(src_E: Ints, dst_E: Ints, value_E: Floats, weight_E: Floats, x_H: Floats, tol: float, steps: int) -> int:
     """Minimise the weighted squares of `x[dst] - x[src] - value`, from and into `x_H`; how many steps that took.
 
@@ -86,7 +86,7 @@ def solve(src_E: Ints, dst_E: Ints, value_E: Floats, weight_E: Floats, x_H: Floa
     return done
 
 
-@njit(cache=True)
+@compiled()
 def reweighted(
     src_E: Ints, dst_E: Ints, value_E: Floats, prior_E: Floats, x_H: Floats, scale: float, weight_E: Floats
 ) -> None:
@@ -97,7 +97,7 @@ def reweighted(
         weight_E[e] = prior_E[e] / ((1.0 + ratio) * (1.0 + ratio))
 
 
-@njit(cache=True)
+@compiled()
 def huberised(
     src_E: Ints, dst_E: Ints, value_E: Floats, prior_E: Floats, x_H: Floats, scale: float, weight_E: Floats
 ) -> None:
@@ -107,7 +107,7 @@ def huberised(
         weight_E[e] = prior_E[e] / max(1.0, abs(r) * np.sqrt(prior_E[e]) / scale)
 
 
-@njit(cache=True)
+@compiled()
 def residuals(src_E: Ints, dst_E: Ints, value_E: Floats, x_H: Floats) -> Floats:
     """value - (x[dst] - x[src])."""
     out_E = np.empty(len(src_E))

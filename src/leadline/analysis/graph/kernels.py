@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from leadline.analysis.compiled import compiled
 
 Hashes = NDArray[np.uint64]
 
 
-@njit(cache=True)
+@compiled()
 def name_hashes(data: NDArray[np.uint8], begin_N: NDArray[np.int32], name_N: Hashes, kind_N: Hashes) -> None:
     """FNV-1a, 64 bits, of each text, and of what stands before its first colon (0: it has none).
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
 from leadline.analysis.columns import Bools, Ints, ints, read_only
+from leadline.analysis.compiled import compiled
 from leadline.analysis.ledger.collectives.arrival_kernels import in_parts
 from leadline.analysis.ledger.collectives.wait_kernels import Phases
 
@@ -43,7 +43,7 @@ def _told(step: pa.Table, name: str) -> Ints:
     return ints(step, name, null=0)
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def laid(
     begin: int,
     stop: int,
@@ -80,7 +80,7 @@ def moved(steps: Phases, ahead_R: Ints) -> Phases:
     return Phases(steps.first_R, *(times_S - ahead_S for times_S in steps[1:]))
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def ordered(number_S: Ints, start_S: Ints, known_S: Bools, ranks: int) -> tuple[Ints, Ints]:
     """First step of each rank (R + 1,), and the known rows by rank and begin: counted, and sorted where need be."""
     first_R = np.zeros(ranks + 1, np.int64)

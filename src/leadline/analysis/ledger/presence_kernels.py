@@ -6,14 +6,14 @@ Each looks at rows [begin, stop), so that two threads can share them (`in_parts`
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from leadline.analysis.columns import Ints
+from leadline.analysis.compiled import compiled
 from leadline.analysis.ledger.collectives.arrival_kernels import Bytes
 from leadline.model.units import S
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def by_second(
     begin: int,
     stop: int,

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from leadline.analysis.columns import Ints
+from leadline.analysis.compiled import compiled
 
 _SEED = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xBF58476D1CE4E5B9)
 _SHIFT = np.uint64(29)
 
 
-@njit(cache=True)
+@compiled()
 def _hash(key_K: Ints) -> np.uint64:
     """Mixing step of splitmix64 (Steele, Lea, Flood, OOPSLA 2014), once for each number of the key."""
     mixed = _SEED
@@ -23,7 +23,7 @@ def _hash(key_K: Ints) -> np.uint64:
     return mixed
 
 
-@njit(cache=True)
+@compiled()
 def grouped(key_NK: NDArray[np.int64]) -> tuple[Ints, Ints]:
     """Group of each of N rows of K numbers, and the first row of each group; groups are numbered as they come."""
     rows = len(key_NK)
@@ -55,7 +55,7 @@ def grouped(key_NK: NDArray[np.int64]) -> tuple[Ints, Ints]:
     return group_N, first_G[:groups].copy()
 
 
-@njit(cache=True)
+@compiled()
 def listed(group_N: Ints, groups: int) -> tuple[Ints, Ints]:
     """Rows of each group: those of g are order_N[begin_G[g] : begin_G[g + 1]], in the order of rows."""
     begin_G = np.zeros(groups + 1, np.int64)
@@ -70,7 +70,7 @@ def listed(group_N: Ints, groups: int) -> tuple[Ints, Ints]:
     return begin_G, order_N
 
 
-@njit(cache=True)
+@compiled()
 def sorted_within(begin_G: Ints, value_N: Ints) -> Ints:
     """Values in ascending order within each group; those of g are value_N[begin_G[g] : begin_G[g + 1]]."""
     sorted_N = value_N.copy()

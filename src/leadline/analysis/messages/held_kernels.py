@@ -11,16 +11,16 @@ was through. Lamport's happened-before (CACM 21(7), 1978) between ends, followed
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from leadline.analysis.columns import Ints
+from leadline.analysis.compiled import compiled
 from leadline.analysis.messages.group_kernels import grouped, listed
 
 # Columns of `what_HK`.
 CHANNEL, STEP, SRC, DST, SENT_FROM, SENT, RECV_FROM, RECEIVED = range(8)
 
 
-@njit(cache=True)
+@compiled()
 def _later(what_HK: Ints, one: int, one_ns: int, other: int, other_ns: int) -> bool:
     """Whether an end comes after another; of ends at one time the later step, then the numbers decide."""
     if one_ns != other_ns:
@@ -31,7 +31,7 @@ def _later(what_HK: Ints, one: int, one_ns: int, other: int, other_ns: int) -> b
     return False
 
 
-@njit(cache=True)
+@compiled()
 def _before(what_HK: Ints, rows: Ints, rank: int, h: int, posted: int) -> tuple[int, int]:
     """The message that was through at a rank last when message h was posted there, and when; -1 if there is none."""
     found, found_ns = -1, 0
@@ -48,7 +48,7 @@ def _before(what_HK: Ints, rows: Ints, rank: int, h: int, posted: int) -> tuple[
     return found, found_ns
 
 
-@njit(cache=True)
+@compiled()
 def held(in_H: Ints, what_HK: Ints, arrival_C: Ints, end_C: Ints) -> Ints:
     """How long each message was what its collective waited for, ns, (H,).
 

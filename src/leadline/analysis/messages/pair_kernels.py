@@ -11,15 +11,15 @@ ends decides the same, and a message is told in one of them.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from leadline.analysis.columns import Bools, Ints
+from leadline.analysis.compiled import compiled
 from leadline.analysis.messages.ends import LONGEST_NS, RECEIVED_WAITS_NS, SENT_WAITS_NS, SPAN_NS
 
 _END, _SIDE, _BEGIN, _BYTES = 0, 1, 2, 3  # columns of `what_NK`; those behind them only put equal ends in order
 
 
-@njit(cache=True)
+@compiled()
 def _ordered(rows: Ints, what_NK: Ints) -> Ints:
     """Rows of one key by time, then by all that tells them apart, so that the order in which they came is nothing."""
     if len(rows) == 2:
@@ -33,7 +33,7 @@ def _ordered(rows: Ints, what_NK: Ints) -> Ints:
     return rows
 
 
-@njit(cache=True)
+@compiled()
 def _same(what_NK: Ints, one: int, other: int) -> bool:
     """Whether two ends are one that was told twice."""
     alike = 0
@@ -42,7 +42,7 @@ def _same(what_NK: Ints, one: int, other: int) -> bool:
     return alike == _BYTES + 1
 
 
-@njit(cache=True)
+@compiled()
 def paired(begin_G: Ints, order_N: Ints, what_NK: Ints) -> tuple[Ints, Ints, Ints, Ints, Bools]:
     """Messages of ends: their send and receive (-1: none), key, when they are told (ns), whether ends of a key repeat.
 

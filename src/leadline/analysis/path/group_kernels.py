@@ -6,10 +6,10 @@ Numbers are given in the order of first appearance, so callers sort afterwards: 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from leadline.analysis.columns import Bools, Ids, Ints
+from leadline.analysis.compiled import compiled
 
 Smalls = NDArray[np.int32]
 
@@ -17,7 +17,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 _MIX2 = np.uint64(0xBF58476D1CE4E5B9)
 
 
-@njit(cache=True)
+@compiled()
 def flow_numbers(flow_N2: Ids) -> tuple[Ints, Ints]:
     """A number for each distinct id, and its first row: (number_N, row_F)."""
     count = len(flow_N2)
@@ -54,7 +54,7 @@ def flow_numbers(flow_N2: Ids) -> tuple[Ints, Ints]:
     return number_N, row_F[:flows].copy()
 
 
-@njit(cache=True)
+@compiled()
 def places(
     switch_N: Smalls,
     in_N: Smalls,
@@ -83,7 +83,7 @@ def places(
     return out
 
 
-@njit(cache=True)
+@compiled()
 def group_numbers(flow_N: Ints, place_N: Ints) -> tuple[Ints, Ints]:
     """The same for pairs (flow, place): (number_N, row_G)."""
     count = len(flow_N)
@@ -121,7 +121,7 @@ def group_numbers(flow_N: Ints, place_N: Ints) -> tuple[Ints, Ints]:
     return number_N, row_G[:groups].copy()
 
 
-@njit(cache=True)
+@compiled()
 def sums(number_N: Ints, groups: int, bytes_N: Ints, time_N: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
     """Per group: samples, bytes, squared bytes, first and last time, sum of the times since the first of all, us.
 

@@ -15,10 +15,10 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from leadline.analysis.columns import Floats, Ints
+from leadline.analysis.compiled import compiled
 from leadline.analysis.path.route_kernels import FAR, Shorts, shortest
 
 HOPS_MAX = 16  # links of a path
@@ -124,14 +124,14 @@ class _Flow(NamedTuple):
     intensity: float  # samples per packet of the switches that have any, together
 
 
-@njit(cache=True)
+@compiled()
 def _logsum(a: float, b: float) -> float:
     if a < b:
         a, b = b, a
     return a if b == -np.inf else a + math.log1p(math.exp(b - a))
 
 
-@njit(cache=True)
+@compiled()
 def _silence(empty: bool, per_packet: float, total: float, intensity: float, silent: float) -> float:
     """Log of the chance that a switch that a flow crosses has no sample of it.
 
@@ -143,14 +143,14 @@ def _silence(empty: bool, per_packet: float, total: float, intensity: float, sil
     return silent if intensity <= 0.0 else max(silent, -total * math.log1p(per_packet / intensity))
 
 
-@njit(cache=True)
+@compiled()
 def _quiet(work: _Work, flow: _Flow, model: Model, k: int) -> float:
     """The same for node k; 0 for sprayed packets, of which no switch needs to have any."""
     empty = work.spot[k].last == 0 and model.mode == SINGLE
     return _silence(empty, model.per_packet_V[work.node_K[k]], flow.total, flow.intensity, model.silent)
 
 
-@njit(cache=True)
+@compiled()
 def _ways(k: int, first_K: Ints, list_M: Ints, extra_X: Ints, offset: int, out: Ints) -> int:
     """Edges at node k: those of the graph, then the flow's own among `extra_X`; returns how many."""
     count = 0
@@ -164,19 +164,19 @@ def _ways(k: int, first_K: Ints, list_M: Ints, extra_X: Ints, offset: int, out: 
     return count
 
 
-@njit(cache=True)
+@compiled()
 def _into(work: _Work, flow: _Flow, k: int) -> int:
     """Edges into node k, in `work.ins`."""
     return _ways(k, work.in_K, work.in_M, flow.head_S, flow.mid, work.ins)
 
 
-@njit(cache=True)
+@compiled()
 def _outof(work: _Work, flow: _Flow, k: int) -> int:
     """Edges out of node k, in `work.outs`."""
     return _ways(k, work.out_K, work.number_M, flow.tail_E, flow.mid + len(flow.starts), work.outs)
 
 
-@njit(cache=True)
+@compiled()
 def _priors(work: _Work, model: Model, count: int, prior: Floats) -> None:
     """Log probability of each of `work.outs`: equal, or by the samples if packets are sprayed."""
     seen = 0.0
@@ -189,7 +189,7 @@ def _priors(work: _Work, model: Model, count: int, prior: Floats) -> None:
             prior[j] = math.log((work.edge[work.outs[j]].seen + 1.0 / count) / (seen + 1.0))
 
 
-@njit(cache=True)
+@compiled()
 def _evidence(work: _Work, groups: Groups, model: Model, k: int, e: int, o: int) -> float:
     """What the samples at node k say for entering it by edge `e` and leaving it by edge `o`."""
     if model.mode == SPRAY:
@@ -202,7 +202,7 @@ def _evidence(work: _Work, groups: Groups, model: Model, k: int, e: int, o: int)
     return total
 
 
-@njit(cache=True)
+@compiled()
 def _prepared(work: _Work, routes: Routes, groups: Groups, model: Model, f: int, nodes: int, mid: int) -> _Flow:
     """Number the edges of a flow on its graph, and find its samples there."""
     starts = routes.start[routes.start_F[f] : routes.start_F[f + 1]]
@@ -245,7 +245,7 @@ def _prepared(work: _Work, routes: Routes, groups: Groups, model: Model, f: int,
     return _Flow(nodes, mid, starts, ends, head_S, tail_E, longest, total, intensity)
 
 
-@njit(cache=True)
+@compiled()
 def _begin(work: _Work, flow: _Flow, model: Model) -> None:
     """Start edges: the sender may use any of its NICs that leads there."""
     edges = flow.mid + len(flow.starts) + len(flow.ends)
@@ -265,7 +265,7 @@ def _begin(work: _Work, flow: _Flow, model: Model) -> None:
             work.edge[e].share, work.edge[e].routes, work.edge[e].ties = 1.0 / able, 1.0, 1
 
 
-@njit(cache=True)
+@compiled()
 def _forward(
     work: _Work, groups: Groups, model: Model, flow: _Flow, dist_V: Shorts, prior: Floats
 ) -> tuple[float, float, float]:
@@ -287,7 +287,7 @@ def _forward(
     return chance, on_graph, apart
 
 
-@njit(cache=True)
+@compiled()
 def _step(work: _Work, groups: Groups, model: Model, flow: _Flow, k: int, a: int, b: int, prior: Floats) -> None:
     """From the edges into node k to those out of it."""
     quiet = _quiet(work, flow, model, k)
@@ -316,7 +316,7 @@ def _step(work: _Work, groups: Groups, model: Model, flow: _Flow, k: int, a: int
                 work.edge[o].ties += work.edge[e].ties
 
 
-@njit(cache=True)
+@compiled()
 def _by_chance(work: _Work, groups: Groups, k: int, a: int, b: int) -> tuple[float, float, float]:
     """Of the samples at node k that some path explains: log likelihood by chance, how many, how many by choice."""
     chance, count, choosing, through = 0.0, 0.0, 0.0, 0.0
@@ -340,7 +340,7 @@ def _by_chance(work: _Work, groups: Groups, k: int, a: int, b: int) -> tuple[flo
     return chance, count, choosing
 
 
-@njit(cache=True)
+@compiled()
 def _likeliest(work: _Work, flow: _Flow, path: NDArray[np.int32]) -> tuple[float, float, int, float]:
     """Log of all paths together and of the likeliest, paths that are as likely, all paths; fills `path`."""
     z, top, last, alike, routes = -np.inf, -np.inf, -1, 0, 0.0
@@ -365,7 +365,7 @@ def _likeliest(work: _Work, flow: _Flow, path: NDArray[np.int32]) -> tuple[float
     return z, top, alike, routes
 
 
-@njit(cache=True)
+@compiled()
 def _backward(work: _Work, groups: Groups, model: Model, flow: _Flow, prior: Floats) -> None:
     """Fill beta and ahead of all edges."""
     edges = flow.mid + len(flow.starts) + len(flow.ends)
@@ -385,7 +385,7 @@ def _backward(work: _Work, groups: Groups, model: Model, flow: _Flow, prior: Flo
                 work.edge[e].ahead = max(work.edge[e].ahead, work.edge[o].ahead + step)
 
 
-@njit(cache=True)
+@compiled()
 def _search(
     work: _Work,
     groups: Groups,
@@ -435,14 +435,14 @@ def _search(
     return count
 
 
-@njit(cache=True)
+@compiled()
 def _push(stack: Any, depth: int, edge: int, hop: int, score: float) -> None:
     stack[depth].edge = edge
     stack[depth].hop = hop
     stack[depth].score = score
 
 
-@njit(cache=True)
+@compiled()
 def _work(nodes: int, between: int, directions: int) -> _Work:
     edges = between + ENDS_MAX
     return _Work(
@@ -455,7 +455,7 @@ def _work(nodes: int, between: int, directions: int) -> _Work:
     )  # fmt: skip
 
 
-@njit(cache=True)
+@compiled()
 def _graph(work: _Work, routes: Routes, f: int, nodes: int) -> tuple[int, int]:
     """The graph of a flow in place of the one before, which had so many nodes; returns its nodes and mid edges."""
     for k in range(nodes):
@@ -473,7 +473,7 @@ def _graph(work: _Work, routes: Routes, f: int, nodes: int) -> tuple[int, int]:
     )  # fmt: skip
 
 
-@njit(cache=True)
+@compiled()
 def _twice(values: Any) -> Any:
     """The same with as much room again."""
     more = np.empty(2 * len(values), values.dtype)
@@ -481,7 +481,7 @@ def _twice(values: Any) -> Any:
     return more
 
 
-@njit(cache=True)
+@compiled()
 def infer(
     routes: Routes, groups: Groups, model: Model, flow_X: Ints
 ) -> tuple[
@@ -555,7 +555,7 @@ def infer(
     )
 
 
-@njit(cache=True)
+@compiled()
 def fits(
     group_F: Ints, node_G: Ints, in_G: Ints, out_G: Ints, path_FH: NDArray[np.int32], to_D: Ints
 ) -> NDArray[np.bool_]:

@@ -8,16 +8,16 @@ A graph (`Dag`) numbers its nodes from the source on (no edge leads back) and ke
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from leadline.analysis.columns import Ints
+from leadline.analysis.compiled import compiled
 
 Shorts = NDArray[np.int16]
 FAR = np.int16(32_000)  # not connected
 
 
-@njit(cache=True)
+@compiled()
 def distances(first_V: Ints, onward: Ints, to_D: Ints, first_T: Ints, leaf_X: Ints) -> Shorts:
     """Switch-to-switch hops of every node to each target, a set of leaves: (T, V), `FAR` where none leads there.
 
@@ -46,7 +46,7 @@ def distances(first_V: Ints, onward: Ints, to_D: Ints, first_T: Ints, leaf_X: In
     return dist_TV
 
 
-@njit(cache=True)
+@compiled()
 def choices(first_V: Ints, onward: Ints, to_D: Ints, dist_TV: Shorts, node_X: Ints, target_X: Ints) -> Ints:
     """A number for the set of next hops of each node towards each target, (X,); 0 where there is at most one.
 
@@ -65,7 +65,7 @@ def choices(first_V: Ints, onward: Ints, to_D: Ints, dist_TV: Shorts, node_X: In
     return out
 
 
-@njit(cache=True)
+@compiled()
 def shortest(
     first_V: Ints,
     onward: Ints,

@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from leadline.analysis.columns import Bools, Ints
+from leadline.analysis.compiled import compiled
 
 Int32s = NDArray[np.int32]
 Bytes = NDArray[np.uint8]
@@ -74,7 +74,7 @@ class Joined(NamedTuple):
     failed_N: Bools
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def whole(number: int) -> int:
     """A number without sign that was read as if it had one; nothing real is above 2**63 - 1."""
     return number if number >= 0 else TOP
@@ -83,7 +83,7 @@ def whole(number: int) -> int:
 # Arrays are taken out of their tuples before loops: in a loop each use would count references.
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def keys(rows: Rows) -> tuple[Int32s, Ints, Ints, Ints, Int32s, Ints, Ints]:
     """What tells calls apart: communicator, number, rank, entry, operation; places of communicators and operations."""
     return (
@@ -91,7 +91,7 @@ def keys(rows: Rows) -> tuple[Int32s, Ints, Ints, Ints, Int32s, Ints, Ints]:
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def surveyed(rows: Rows, entered_max_ns: int, ranks_max: int) -> tuple[int, int, bool]:
     """How many rows have an entry before a time and a rank below `ranks_max`, of how many calls, if they are in order.
 
@@ -124,7 +124,7 @@ def surveyed(rows: Rows, entered_max_ns: int, ranks_max: int) -> tuple[int, int,
     return count, calls, in_order
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def numbers(rows: Rows, row_K: Int32s, comms: int) -> tuple[Ints, Ints, int]:
     """First and last number of each communicator (C,), -1 where it has none, and the highest rank."""
     comm_N, seq_N, rank_N, _, _, place_comm_T, _ = keys(rows)
@@ -139,7 +139,7 @@ def numbers(rows: Rows, row_K: Int32s, comms: int) -> tuple[Ints, Ints, int]:
     return first_C, last_C, top
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def by_collective(
     rows: Rows, row_K: Int32s, ranks: int, first_C: Ints, group_C: Ints, groups: int
 ) -> tuple[Int32s, Ints]:
@@ -167,7 +167,7 @@ def by_collective(
     return found_K, edge_G[:groups]
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def by_entry(rows: Rows, row_K: Int32s, edge_G: Ints) -> tuple[int, bool]:
     """Put rows of one rank and collective in order of entry and operation; equal ones, of one call, stay as they came.
 
@@ -195,13 +195,13 @@ def by_entry(rows: Rows, row_K: Int32s, edge_G: Ints) -> tuple[int, bool]:
     return calls, moves <= MOVES_MAX * len(row_K)
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def known(at: int, entered: int, to_ns: int) -> int:
     """A time, if it lies between the entry and `to_ns`."""
     return at if entered <= at < to_ns else NEVER
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def joined(rows: Rows, row_K: Int32s, count: int, calls: int, to_ns: int, sizes_max: int) -> Joined:
     """The calls of rows in order, (A,): of the `count` first of all rows, or of row_K where it is not (0,).
 

@@ -6,9 +6,9 @@ Each block that is no trouble makes the level anew, of all such blocks before it
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from leadline.analysis.columns import Floats
+from leadline.analysis.compiled import compiled
 from leadline.analysis.robust import MAD_TO_SIGMA
 
 # Blocks before any can be held against them: three are the fewest with a median that one odd block does not move.
@@ -43,14 +43,14 @@ HIGH_SHARE = 0.9
 HIGH_SIGMAS = 1.2816
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def middle(value_B: Floats) -> float:
     """Median of values in order, (B,), B > 0."""
     half = len(value_B) // 2
     return float(value_B[half] if len(value_B) % 2 else (value_B[half - 1] + value_B[half]) / 2)
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def quantile(value_B: Floats, share: float) -> float:
     """Quantile of values in order, (B,), B > 0, between neighbours by their distance: numpy's, to the bit."""
     place = (len(value_B) - 1) * share
@@ -61,7 +61,7 @@ def quantile(value_B: Floats, share: float) -> float:
     return float(value_B[low + 1] - rise * (1 - part) if part >= 0.5 else value_B[low] + rise * part)
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def baseline_level(unit_s_B: Floats) -> tuple[float, float]:
     """Median and scatter of blocks in order of their length, (B,), B > 0."""
     median = middle(unit_s_B)
@@ -74,7 +74,7 @@ def baseline_level(unit_s_B: Floats) -> tuple[float, float]:
     return median, min(max(spread, high, least), SCATTER_MAX)
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def peaks(gain_B: Floats) -> Floats:
     """How high each rise of a cumulative sum from 0 came before it was back at 0, (rises,): the last one may go on."""
     found_B, count, total, high = np.empty(len(gain_B)), 0, 0.0, 0.0
@@ -90,7 +90,7 @@ def peaks(gain_B: Floats) -> Floats:
     return found_B[:count]
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def put(sorted_B: Floats, count: int, value: float) -> None:
     """Put a value where it belongs among the `count` first, which are in order."""
     while count > 0 and sorted_B[count - 1] > value:
@@ -99,7 +99,7 @@ def put(sorted_B: Floats, count: int, value: float) -> None:
     sorted_B[count] = value
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def risen(unit_s_B: Floats) -> tuple[int, float, float]:
     """The block that a cumulative sum left 0 at and did not come back from until it was told, and the level before it.
 

@@ -7,13 +7,13 @@ median needs. Axes: N = call, G = collective that all of its ranks left, R = ran
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from leadline.analysis.columns import Bools, Ints
+from leadline.analysis.compiled import compiled
 from leadline.analysis.symptoms.call_kernels import Int32s
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def smallest(value_M: Ints, place: int) -> int:
     """The value that would stand at a place if they were in order; changes their order.
 
@@ -41,7 +41,7 @@ def smallest(value_M: Ints, place: int) -> int:
     return int(value_M[place])
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def met(comm_N: Int32s, seq_N: Ints, size_N: Int32s, entered_N: Ints, ended_N: Ints, fits_N: Bools) -> Ints:
     """Collectives that all ranks of their communicator called and left, of calls that fit.
 
@@ -70,7 +70,7 @@ def met(comm_N: Int32s, seq_N: Ints, size_N: Int32s, entered_N: Ints, ended_N: I
     return found_G5[:groups]
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def baseline_offsets(
     begin_G: Ints, stop_G: Ints, middle_G: Ints, calm_G: Bools, number_N: Ints, entered_N: Ints, fits_N: Bools,
     ranks: int,
@@ -96,7 +96,7 @@ def baseline_offsets(
     return found_R
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def arrivals(
     begin_G: Ints, stop_G: Ints, usually_R: Ints, number_N: Ints, entered_N: Ints, fits_N: Bools
 ) -> tuple[Ints, Ints, Ints]:

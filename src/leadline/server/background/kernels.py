@@ -4,8 +4,9 @@
                  └─no──> the server answers at once while `Kernels` compiles; until it is done, what needs a scanner is
                          asked to come again, and no window is analysed
 
-Numba keeps what it compiled and knows by a file's size and time of change whether that still fits. A stamp says the
-same of all files together, because to ask numba is to load everything.
+What was compiled is kept by the content of what it is made of (`leadline.model.sources`): the same sources, written
+anew by an upgrade, are not compiled again. A stamp says the same of all kernels together, because to ask numba is to
+load everything.
 
     python -m leadline.server.background.kernels            compile what is missing, and say how far it is
     python -m leadline.server.background.kernels NAME ...   run these warmers alone, in this process
@@ -16,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -31,6 +33,7 @@ from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
 import leadline
 from leadline.host.bound import bound_to_parent
 from leadline.model.programs import OWN_PYTHON
+from leadline.model.sources import stamp_of
 from leadline.runner.warm import WARMERS as ANALYSIS_WARMERS
 from leadline.wire.murmur import murmur3_slices
 from leadline.wire.warm import WARMERS as SCANNER_WARMERS
@@ -38,6 +41,7 @@ from leadline.wire.warm import WARMERS as SCANNER_WARMERS
 log = logging.getLogger("leadline")
 
 PROGRAM = "leadline.server.background.kernels"  # this file, also where it runs as __main__
+DECORATED = re.compile(r"^@(kernel$|compiled\()", re.MULTILINE)  # in a file that holds kernels
 NICE = 10  # behind the server, and behind the job on its host
 SCANNERS, ANALYSES = "scanners", "analyses"
 # What one process compiles, so that two cores are done at about the same time: 22 s and 14 s of CPU for scanners, 31 s
@@ -172,12 +176,13 @@ def _note(kind: str) -> None:
 
 
 def _version() -> str:
-    """What numba looks at, of all files that may hold kernels: name, size, time of change; and the processor."""
+    """Of all kernels what they are made of; numba, and the processor."""
     root = Path(leadline.__file__).parent
     told = hashlib.blake2b(f"{numba.__version__} {get_host_cpu_name()} {get_host_cpu_features()}".encode())
     for path in sorted([*root.glob("wire/**/*.py"), *root.glob("analysis/**/*.py")]):
-        stat = path.stat()
-        told.update(f"{path.relative_to(root)} {stat.st_size} {stat.st_mtime_ns}".encode())
+        if DECORATED.search(path.read_text()):
+            module = ".".join((root.name, *path.relative_to(root).with_suffix("").parts))
+            told.update(f"{module} {stamp_of(module)}".encode())
     return told.hexdigest()[:16]
 
 

@@ -18,10 +18,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from leadline.analysis.columns import Bools, Ints
+from leadline.analysis.compiled import compiled
 
 Int32s = NDArray[np.int32]
 Bytes = NDArray[np.uint8]
@@ -48,7 +48,7 @@ def in_parts(kernel: Callable[..., Any], count: int, *given: Any, each: int = 1)
         return [part.result() for part in parts]
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def extents(
     begin: int, stop: int, comm_N: Int32s, rank_N: Ints, seq_N: Ints, size_N: Ints, has_CR: Bytes
 ) -> tuple[Ints, Ints, Ints, bool]:
@@ -104,7 +104,7 @@ class Layout(NamedTuple):
     place_CR: Int32s
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def cell_of(rows: Rows, layout: Layout, row: int) -> int:
     """The cell of a row; -1 of one that is passed over."""
     comm = rows.comm_N[row]
@@ -115,7 +115,7 @@ def cell_of(rows: Rows, layout: Layout, row: int) -> int:
     return int(layout.first_cell_C[comm] + number * size + layout.place_CR[comm, rows.rank_N[row]])
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def filled(
     cells: tuple[int, int],
     part: tuple[int, int],
@@ -163,7 +163,7 @@ def filled(
     return count, is_apart
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def meetings(
     begin: int,
     stop: int,

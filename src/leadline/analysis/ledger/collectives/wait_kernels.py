@@ -15,9 +15,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from leadline.analysis.columns import Bools, Floats, Ints
+from leadline.analysis.compiled import compiled
 from leadline.analysis.ledger.collectives.arrival_kernels import ABSENT, NEVER
 from leadline.analysis.ledger.collectives.arrivals import SOLO, Cells
 from leadline.analysis.robust import MAD_TO_SIGMA
@@ -45,7 +45,7 @@ class Phases(NamedTuple):
     checkpoint_S: Ints  # begin of writing a checkpoint, which ends a step
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def rises(cells: Cells) -> bool:
     """Whether each member's arrivals rise with the number as they are."""
     for comm in range(len(cells.first_cell_C) - 1):
@@ -56,7 +56,7 @@ def rises(cells: Cells) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def running_latest(cells: Cells) -> Ints:
     """The latest arrival of each member up to each collective (X,): rises with the number even where rows lack."""
     if rises(cells):
@@ -69,7 +69,7 @@ def running_latest(cells: Cells) -> Ints:
     return latest_X
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def asked_before(cells: Cells, latest_X: Ints, comm: int, place: int, at_ns: int, near: int) -> int:
     """Last cell of a member with an arrival before `at_ns`, or -1. `near`: number in the communicator to begin at."""
     size = cells.member_C[comm + 1] - cells.member_C[comm]
@@ -99,7 +99,7 @@ def asked_before(cells: Cells, latest_X: Ints, comm: int, place: int, at_ns: int
     return -1
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def step_at(phases: Phases, rank: int, at_ns: int) -> int:
     """The step of a rank that had begun last at `at_ns`, or -1."""
     low, high = phases.first_R[rank], phases.first_R[rank + 1]
@@ -113,7 +113,7 @@ def step_at(phases: Phases, rank: int, at_ns: int) -> int:
     return low - 1 if low > begin else -1
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def goes_on(phases: Phases, rank: int, asked_ns: int, next_ns: int) -> bool:
     """Whether a rank asked for something in a backward pass that went on until it asked for the next thing."""
     step = step_at(phases, rank, asked_ns)
@@ -122,7 +122,7 @@ def goes_on(phases: Phases, rank: int, asked_ns: int, next_ns: int) -> bool:
     return bool(phases.backward_S[step] <= asked_ns and next_ns < phases.backward_end_S[step])
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def let_go(
     cells: Cells, latest_X: Ints, hidden_G: Bools, phases: Phases, rank: int, at_ns: int, comm: int, near: int
 ) -> tuple[int, int]:
@@ -151,7 +151,7 @@ def let_go(
     return -1, -1
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def longest(cells: Cells, latest_X: Ints, rank: int, of: int, found: int, next_ns: int) -> tuple[int, int]:
     """Of the collectives that were pending when `found` was asked for, the one that ended last before `next_ns`."""
     asked_ns, best, best_of = cells.arrival_X[found], found, of
@@ -170,7 +170,7 @@ def longest(cells: Cells, latest_X: Ints, rank: int, of: int, found: int, next_n
     return best_of, best
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def last_before(cells: Cells, group: int, by_ns: int, place: int) -> int:
     """Place of the member that arrived last at a collective, of those that came by `by_ns`: later ones held nobody."""
     comm = cells.comm_G[group]
@@ -188,7 +188,7 @@ def last_before(cells: Cells, group: int, by_ns: int, place: int) -> int:
     return who
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def path(
     cells: Cells,
     latest_X: Ints,
@@ -243,14 +243,14 @@ def path(
     return kind_P[:count], group_P[:count], rank_P[:count], begin_P[:count], end_P[:count]
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def began(phases: Phases, rank: int, at_ns: int) -> int:
     """Begin of the step that a rank was in at `at_ns`; `at_ns` if none is known."""
     step = step_at(phases, rank, at_ns)
     return int(phases.start_S[step]) if step >= 0 and at_ns <= phases.end_S[step] else at_ns
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def within(phases: Phases, rank: int, begin_ns: int, end_ns: int) -> tuple[int, int]:
     """Time that a rank waited for input and wrote checkpoints in [begin, end), ns."""
     data_ns, checkpoint_ns = 0, 0
@@ -262,7 +262,7 @@ def within(phases: Phases, rank: int, begin_ns: int, end_ns: int) -> tuple[int, 
     return data_ns, checkpoint_ns
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def peers_of(
     begin: int,
     stop: int,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from leadline.analysis.columns import Floats, Ints
+from leadline.analysis.compiled import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def last_begins(
     begin: int, stop: int, n_WT: Floats, x_WT: Floats, xx_WT: Floats, cost_W: Floats, length_min: int, from_WT: Ints
 ) -> None:

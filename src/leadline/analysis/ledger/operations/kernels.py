@@ -7,16 +7,16 @@ ns from the begin of a step: exact up to 2**53 ns, 104 days.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from leadline.analysis.columns import Bools, Floats, Ints
+from leadline.analysis.compiled import compiled
 from leadline.analysis.ledger.operations.graph import Graph
 
 Cube = NDArray[np.float64]  # (T, D, O)
 
 
-@njit(cache=True)
+@compiled()
 def replayed(
     graph: Graph,
     real_TDO: Cube,
@@ -53,7 +53,7 @@ def replayed(
                 _meet(step, out, members, graph.replicas_G[group], real_TDO, ideal_O, keep_DO, begin_TDO, end_TDO)
 
 
-@njit(cache=True)
+@compiled()
 def _begin(
     step: int,
     out: int,
@@ -73,7 +73,7 @@ def _begin(
         begin_TDO[out, replica, operation] = at
 
 
-@njit(cache=True)
+@compiled()
 def _meet(
     step: int,
     out: int,
@@ -100,7 +100,7 @@ def _meet(
             end_TDO[out, replica, operation] = there + own
 
 
-@njit(cache=True)
+@compiled()
 def lengths(
     graph: Graph,
     real_TDO: Cube,
@@ -122,7 +122,7 @@ def lengths(
     return length_T
 
 
-@njit(cache=True)
+@compiled()
 def critical(graph: Graph, begin_DO: Floats, end_DO: Floats, ran_DO: Ints) -> tuple[Floats, Ints]:
     """What a step waited for at each instant, from its end back: N pieces of its critical path.
 
@@ -152,7 +152,7 @@ def critical(graph: Graph, begin_DO: Floats, end_DO: Floats, ran_DO: Ints) -> tu
     return span_N2[:count], what_N3[:count]
 
 
-@njit(cache=True)
+@compiled()
 def _last(end_DO: Floats) -> tuple[int, int]:
     replica, operation, latest = 0, -1, -np.inf
     for each in range(end_DO.shape[0]):
@@ -162,7 +162,7 @@ def _last(end_DO: Floats) -> tuple[int, int]:
     return replica, operation
 
 
-@njit(cache=True)
+@compiled()
 def _last_to_begin(graph: Graph, replica: int, operation: int, begin_DO: Floats) -> tuple[int, int]:
     group = graph.group_O[operation]
     at, starter, latest = replica, operation, begin_DO[replica, operation]
@@ -175,7 +175,7 @@ def _last_to_begin(graph: Graph, replica: int, operation: int, begin_DO: Floats)
     return at, starter
 
 
-@njit(cache=True)
+@compiled()
 def _kept_by(graph: Graph, replica: int, operation: int, end_DO: Floats, ran_DO: Ints) -> int:
     """What the operation waited for, or what ran before it, whichever ended last; -1 if neither is known."""
     found, latest = -1, -np.inf
