@@ -101,6 +101,13 @@ class AgentConfig:
     mesh_address: str = field(
         default="", metadata={"doc": "address of this host that others probe; empty: the one that reaches the server"}
     )
+    mesh_nic: str = field(
+        default="",
+        metadata={
+            "doc": "network card that stamps probes by a clock of its own, turned on before (`hwstamp_ctl -i NIC -t 1 -r 1`); "
+            "empty, or where it cannot: the kernel stamps. No such card was at hand yet"
+        },
+    )
     mesh_dscp: int = field(default=0, metadata={"doc": "traffic class of probes (DSCP)", "min": 0, "max": 63})
     lldp_interval_s: float = field(
         default=15.0,

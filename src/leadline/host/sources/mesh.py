@@ -245,6 +245,7 @@ class Mesh(Source):
             self.site.host, joined.number, joined.key, config.mesh_port,
             bind_address(self._address, config.mesh_port, config.mesh_paths), config.mesh_paths, config.mesh_dscp,
             rate=config.mesh_rate, report_ms=REPORT_S * MS, clock=self._clock,
+            stamps="hardware" if config.mesh_nic else "kernel", nic=config.mesh_nic,
         )  # fmt: skip
         self._prober = Prober(options, self._take, command)
         self._prober.start()

@@ -117,7 +117,7 @@ def test_a_server_that_is_away_ends_no_probing(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(mesh, "join", away)
     config = SimpleNamespace(
         server="http://192.0.2.1:8440", token_file="", ca_file="", tenant="", cluster="", mesh_address="10.0.0.1",
-        mesh_port=8446, mesh_paths=2, mesh_neighbours=10, labels={}, spool=Path(),
+        mesh_port=8446, mesh_paths=2, mesh_neighbours=10, mesh_nic="", labels={}, spool=Path(),
     )  # fmt: skip
     site: Any = SimpleNamespace(config=config, host="h1", clock="h1/1", looks_only=False)
     monkeypatch.setattr(mesh, "bind_address", lambda address, *_: address)

@@ -6,6 +6,7 @@ import json
 import logging
 import socket
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,25 @@ def test_a_prober_runs_while_there_is_somebody_to_probe(probed: Mesh, answering:
     assert probed.every_s == mesh.REPORT_S
     again(probed)
     assert probed._prober is None
+
+
+def test_a_card_without_a_clock_is_told_and_the_kernel_stamps(
+    answering: AnsweringDouble, caplog: pytest.LogCaptureFixture
+) -> None:
+    usable_program()  # the one in Python has no other stamps than its own
+    told = {"mesh_address": "127.0.0.1", "mesh_port": free_port(), "mesh_paths": 1, "mesh_nic": "lo"}
+    source = Mesh(site_with(server=answering.url, **told))
+    answering.answers = [answer(PEER)]
+    with caplog.at_level(logging.WARNING, "leadline.agent"):
+        try:
+            source.poll(0)
+            end = time.monotonic() + 20
+            while not source._base_ns and time.monotonic() < end:  # its first word but for this
+                time.sleep(0.05)
+        finally:
+            source.close()
+    (line,) = [each.getMessage() for each in caplog.records]
+    assert line == "prober: it expected a NIC with a clock of its own, and lo has none"
 
 
 @pytest.mark.parametrize(
