@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Generator, Iterator
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the server's workers have it; before anything loads numpy
 
 import pytest
 from hypothesis import settings

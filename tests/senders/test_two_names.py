@@ -43,6 +43,11 @@ def test_doctor_names_both_and_what_mends_it(leadline: RunningLeadline) -> None:
         found = leadline.doctor()["findings"]
         return next((each for each in found if "under two names" in each["text"]), None)
 
+    # Before the first question: what was found stands for a minute.
+    both = "SELECT uniqExact(host) AS n FROM series WHERE name = 'node_load1'"
+    wait_for("both to be heard", lambda: leadline.sql(both)[0]["n"] == 2, 60, 0.5)
+    named = "SELECT count() AS n FROM series WHERE name = 'node_uname_info'"
+    wait_for("what the exporter calls itself", lambda: leadline.sql(named)[0]["n"], 60, 0.5)
     finding = wait_for("the warning; an answer stands for a minute", told, 100, 1.0)
     assert finding["state"] == "warning"
     assert finding["text"].startswith(

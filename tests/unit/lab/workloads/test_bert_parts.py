@@ -22,6 +22,7 @@ from leadline.lab.workloads.text import MASK, SEP, SPECIAL, UNK, Language
 from leadline.model.errors import WorldError
 
 LANGUAGE = Language()
+torch.set_num_threads(1)  # as ranks do
 
 
 # -- the language ---------------------------------------------------------------------------------------------------
