@@ -24,7 +24,7 @@ from evals.jobs.watching import Watching, first_cause
 pytestmark = pytest.mark.slow
 
 STORED_S_MAX = 20.0  # a busy machine may take long to store; what it must not do is tell something false meanwhile
-TOLD_S_MAX = 45.0
+TOLD_S_MAX = 120.0  # 45 s did not suffice beside other work on two slow cores; what is told is asked, not how soon
 MADE_S_MAX = 120.0  # ten programs load torch
 STEPS_OF_TWO, STEPS_OF_EIGHT, STEPS_OF_SLOW = 100, 50, 5
 HELD_S = 8.0  # longer than a stall is waited for

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from pathlib import Path
 
 import psutil
 import pytest
 
+from leadline.model import sources
 from leadline.runner.warm import WARMERS as ANALYSIS_WARMERS
 from leadline.server.background import kernels
 from leadline.server.background.kernels import ANALYSES, PARTS, SCANNERS, Kernels, findings, is_compiled
@@ -90,13 +92,26 @@ def test_stopping_ends_its_processes_and_begins_nothing(compiler: Path, monkeypa
     assert _doubles() == []
 
 
-def test_a_file_that_changed_is_compiled_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    package = tmp_path / "leadline"
-    (package / "wire").mkdir(parents=True)
-    scanner = package / "wire" / "one.py"
-    scanner.write_text("a = 1")
-    monkeypatch.setattr(kernels.leadline, "__file__", str(package / "__init__.py"))
-    before = kernels._version()
-    assert kernels._version() == before
-    scanner.write_text("a = 12")
-    assert kernels._version() != before
+def test_a_kernel_that_changed_is_compiled_again_and_no_other_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "wire").mkdir()
+    scanner, number, other = (tmp_path / "wire" / f"{name}.py" for name in ("scanner", "number", "other"))
+    scanner.write_text("from leadline.wire.number import NUMBER\n\n@kernel\ndef scan():\n    return NUMBER\n")
+    number.write_text("NUMBER = 1\n")
+    other.write_text("")
+    monkeypatch.setattr(sources, "ROOT", tmp_path)
+
+    def version() -> str:
+        for each in (sources.stamp_of, sources._source, sources._path):
+            each.cache_clear()
+        return kernels._version()
+
+    before = version()
+    other.write_text("a = 1")
+    os.utime(scanner, (1, 1))
+    assert version() == before
+    number.write_text("NUMBER = 2\n")
+    assert version() != before
+    monkeypatch.undo()
+    version()  # and nothing of this tree is remembered

@@ -30,10 +30,9 @@ from typing import Any
 import numba
 from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
 
-import leadline
 from leadline.host.bound import bound_to_parent
+from leadline.model import sources
 from leadline.model.programs import OWN_PYTHON
-from leadline.model.sources import stamp_of
 from leadline.runner.warm import WARMERS as ANALYSIS_WARMERS
 from leadline.wire.murmur import murmur3_slices
 from leadline.wire.warm import WARMERS as SCANNER_WARMERS
@@ -177,12 +176,12 @@ def _note(kind: str) -> None:
 
 def _version() -> str:
     """Of all kernels what they are made of; numba, and the processor."""
-    root = Path(leadline.__file__).parent
+    root = sources.ROOT
     told = hashlib.blake2b(f"{numba.__version__} {get_host_cpu_name()} {get_host_cpu_features()}".encode())
     for path in sorted([*root.glob("wire/**/*.py"), *root.glob("analysis/**/*.py")]):
         if DECORATED.search(path.read_text()):
-            module = ".".join((root.name, *path.relative_to(root).with_suffix("").parts))
-            told.update(f"{module} {stamp_of(module)}".encode())
+            module = ".".join(("leadline", *path.relative_to(root).with_suffix("").parts))
+            told.update(f"{module} {sources.stamp_of(module)}".encode())
     return told.hexdigest()[:16]
 
 
