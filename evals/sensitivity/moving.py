@@ -143,12 +143,12 @@ class _Loader(SourceFileLoader):
 
 
 class _Uncached(ast.NodeTransformer):
-    """`njit(cache=True)` as `njit(cache=False)`."""
+    """`@compiled(...)` as `@compiled(..., cache=False)`."""
 
-    def visit_keyword(self, node: ast.keyword) -> ast.keyword:
-        if node.arg == "cache":
-            node.value = ast.Constant(False)
-        return node
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if isinstance(node.func, ast.Name) and node.func.id == "compiled":
+            node.keywords.append(ast.keyword("cache", ast.Constant(False)))
+        return self.generic_visit(node)
 
 
 def with_moved(tree: ast.Module, name: str, factor: float) -> ast.Module:

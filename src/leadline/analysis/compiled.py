@@ -12,11 +12,11 @@ from leadline.model.sources import kept_by_content
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def compiled(**options: Any) -> Callable[[F], F]:
-    """numba's `njit`, whose code is kept on the disk for as long as the sources that it is made of are the same."""
+def compiled(*, cache: bool = True, **options: Any) -> Callable[[F], F]:
+    """numba's `njit`. `cache`: its code is kept on the disk, as long as the sources that it is made of are the same."""
 
     def one(function: F) -> F:
-        found: F = kept_by_content(njit(cache=True, **options)(function))
+        found: F = kept_by_content(njit(cache=cache, **options)(function))
         return found
 
     return one
