@@ -20,7 +20,7 @@ KEY := $(shell cat pyproject.toml constraints.txt | sha256sum | cut -c1-12)
 RUN_STAMP := .venv/.installed-run-$(KEY)
 TEST_STAMP := .venv/.installed-test-$(KEY)
 FUZZ_STAMP := .venv/.installed-fuzz-$(KEY)
-KERNEL_STAMP := .venv/.kernels-$(shell find src/leadline \( -name "*kernel*.py" -o -path "*/wire/*.py" \) | LC_ALL=C sort | xargs cat | sha256sum | cut -c1-12)
+KERNEL_STAMP := .venv/.kernels-$(shell find src/leadline/analysis src/leadline/wire src/leadline/model/sources.py -name "*.py" | LC_ALL=C sort | xargs cat | sha256sum | cut -c1-12)
 # The page as it stands, without what is made of it.
 PAGE_STAMP := .venv/.page-$(shell find web \( -name node_modules -o -name schema.d.ts \) -prune -o -type f -print | LC_ALL=C sort | xargs cat | sha256sum | cut -c1-12)
 # The docs as they stand, with what the site is built by.

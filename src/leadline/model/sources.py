@@ -32,11 +32,13 @@ def stamp_of(module: str) -> str:
 def kept_by_content(compiled: Any) -> Any:
     """A function that numba compiles (`njit(cache=True)`), kept for as long as all that it is made of stays the same.
 
-    numba has no public way to say so. Where it keeps nothing, or keeps it another way, its own rule stands.
+    numba has no public way to say so. Of a module that is not Leadline's or has no source here, and where numba keeps
+    nothing or keeps it another way, its own rule stands.
     """
+    module: str = compiled.py_func.__module__
     file: Any = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
-    if hasattr(file, "_source_stamp"):
-        file._source_stamp = stamp_of(compiled.py_func.__module__)
+    if hasattr(file, "_source_stamp") and _made_of(module):
+        file._source_stamp = stamp_of(module)
     return compiled
 
 
@@ -44,7 +46,7 @@ def _made_of(module: str) -> set[str]:
     found, left = set[str](), [module]
     while left:
         name = left.pop()
-        if name in found or name == "leadline" or not _path(name):  # that one tells the version, and nothing else
+        if name in found or not _path(name):
             continue
         found.add(name)
         for origin, names, whole in _IMPORT.findall(_source(name)):
@@ -55,11 +57,14 @@ def _made_of(module: str) -> set[str]:
 @cache
 def _source(name: str) -> str:
     path = _path(name)
-    return path.read_text() if path else ""
+    return path.read_text("utf-8") if path else ""
 
 
 @cache
 def _path(name: str) -> Path | None:
     """The file of a module of Leadline; None of anything else, as a class that is imported by its name."""
-    base = ROOT.joinpath(*name.split(".")[1:])
+    package, *parts = name.split(".")
+    if package != "leadline" or not parts:  # that one tells the version, and nothing else
+        return None
+    base = ROOT.joinpath(*parts)
     return next((each for each in (base.with_suffix(".py"), base / "__init__.py") if each.is_file()), None)

@@ -35,6 +35,10 @@ CRASHED = 1  # exit code of one afterwards: it has lived with this configuration
 # are new (7.2, 4.9): those wait for the store, and are looked at again and again. 20,000 of them are some 10 MB.
 YOUNG_OBJECTS = 20_000
 
+# There are as many workers as there is room for. With a thread a core in each, those of a busy machine wait for each
+# other in loops: two of torch beside two busy processes took 30 s of CPU for 7 (two cores, 2026-11-29).
+ONE_CORE = {"OPENBLAS_NUM_THREADS": "1"}  # of a product of matrices, unless the environment says otherwise
+
 # Nothing that is imported is garbage: looking for some meanwhile takes a fifth of the 1.5 s of CPU.
 _SERVER = (
     "import gc; gc.disable(); "
@@ -74,7 +78,7 @@ class Supervisor:
             _SERVER,
             json.dumps([str(path) if path else None, [list(flag) for flag in flags], _typed()]),
         ]
-        self._environ = allocators.environ(environ)
+        self._environ = {**ONE_CORE, **allocators.environ(environ)}
         self._url = url
         self._certificate = certificate
         self._child: subprocess.Popen[bytes] | None = None

@@ -74,5 +74,18 @@ def test_all_that_a_kernel_imports_is_seen() -> None:
     assert {"leadline.wire.otlp.arena", "leadline.wire.murmur"} <= _made_of(name)
 
 
+def test_a_module_of_somebody_else_is_kept_by_its_own_file(tree: Path) -> None:
+    """An analysis of a user, in a package of its own: what we know nothing of must not look as if it never changed."""
+    other = tree.parents[1] / "theirs.py"
+    text = "from leadline.analysis.compiled import compiled\n\n@compiled()\ndef f(x):\n    return x + 1\n"
+    environ = {**os.environ, "PYTHONPATH": str(tree.parents[1]), "PYTHONDONTWRITEBYTECODE": "1"}
+    said = []
+    for one in (text, text.replace("x + 1", "x + 2")):
+        other.write_text(one)
+        command = [sys.executable, "-c", "import theirs; print(theirs.f(1))"]
+        said.append(subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout.strip())
+    assert said == ["2", "3"]
+
+
 def test_another_module_has_another_stamp() -> None:
     assert stamp_of("leadline.wire.murmur") != stamp_of("leadline.wire.labels")

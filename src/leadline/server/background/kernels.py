@@ -179,7 +179,7 @@ def _version() -> str:
     root = sources.ROOT
     told = hashlib.blake2b(f"{numba.__version__} {get_host_cpu_name()} {get_host_cpu_features()}".encode())
     for path in sorted([*root.glob("wire/**/*.py"), *root.glob("analysis/**/*.py")]):
-        if DECORATED.search(path.read_text()):
+        if DECORATED.search(path.read_text("utf-8")):
             module = ".".join(("leadline", *path.relative_to(root).with_suffix("").parts))
             told.update(f"{module} {sources.stamp_of(module)}".encode())
     return told.hexdigest()[:16]

@@ -24,15 +24,11 @@ SETTINGS: dict[str, str] = {
     # Pages that were freed are given back after a second, not five, and by a thread: else only an arena that is used
     # gives back, and after a burst none is.
     "JE_MALLOC_CONF": "dirty_decay_ms:1000,muzzy_decay_ms:0,background_thread:true",
-    # There are as many workers as there is room for. With a thread a core in each, those of a busy machine wait for
-    # each other in loops: two of torch beside two busy processes took 30 s of CPU for 7 (two cores, 2026-11-29).
-    "OPENBLAS_NUM_THREADS": "1",
 }
 
 
 def environ(given: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which allocators keep little, and a product of matrices takes one core; what it says of them
-    already holds."""
+    """An environment in which allocators keep little; what it says of them already holds."""
     return {**SETTINGS, **given}
 
 
