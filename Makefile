@@ -1,6 +1,7 @@
 # make up       install what is missing, start Leadline with real senders; ARGS=--once shows it works and ends
 # make test     everything: lints, types, all tests, quick evals (what CI runs)
 # make check    formats, lints, types, and the tests that are fast and need no other program; under two minutes
+# make fuzz     tests that draw their examples, with new ones (the others draw the same each time); ARGS for pytest
 # make bench    speed, side by side with peers, at real size
 # make evals    scores on data from outside; make evals-quick in minutes
 # make docs     write the generated pages of docs/, and build the site that is served at /docs
@@ -38,7 +39,7 @@ TEST_PROGRAMS := prometheus prometheus-alertmanager prometheus-node-exporter cur
   groff:groff-base victoria-metrics
 
 .NOTPARALLEL:
-.PHONY: help up test checks-idly tests-idly check format lint types bench evals evals-quick docs clean
+.PHONY: help up test checks-idly tests-idly check fuzz format lint types bench evals evals-quick docs clean
 
 help:
 	@grep '^# make' Makefile | cut -c3-
@@ -135,6 +136,9 @@ tests-idly:
 
 check: $(TEST_STAMP) $(KERNEL_STAMP) $(PROBER_STAMP) format lint types
 	$(BIN)/pytest -q -n 2 --dist loadfile -m "$(FAST)" $(if $(NAMED),,$(QUICK)) $(ARGS)
+
+fuzz: $(TEST_STAMP) $(KERNEL_STAMP)
+	$(BIN)/pytest -q -n 2 --hypothesis-profile new $(if $(NAMED),,tests/common tests/fuzz tests/property) $(ARGS)
 
 format: $(TEST_STAMP)
 	$(BIN)/ruff check --quiet --select I --fix .

@@ -42,6 +42,8 @@ READINGS = 5
 # most 500 ppm. Source: definition.
 SLEWED_NS = 1_000_000
 TIME_MAX_NS = 2**60  # 36 years: offsets beyond it are no clock's, and sums of them hold no ns. Source: bound
+# 73 years: a host's clock since 1970 against its prober's since the boot. What is beyond is cut, so that sums hold.
+AHEAD_MAX_NS = 2**61
 READING_NS = 50.0  # by which both clocks are not read at one moment. Source: measured (half of two vDSO calls)
 
 
@@ -99,15 +101,18 @@ def told_of(rows: pa.Table, begin_ns: int) -> Told:
     found = np.zeros((int(edge_N.max(initial=-1)) + 1, len(keys)), np.int64)
     found[edge_N[~own_N]] = np.stack(keys, axis=1)
     rate_N, noise_N = floats(rows, "rate_ppb"), floats(rows, "noise_ns")
-    bound_N = np.where(_null(rows, "bound_ns"), np.inf, ints(rows, "bound_ns").astype(np.float64))
+    bound_N = ints(rows, "bound_ns", -1).astype(np.float64)
+    bound_N = np.where(bound_N < 0, np.inf, bound_N)  # none, or nonsense
     sane_N = _is_sane(rows)
+    probe_N = np.clip(probe_N, -AHEAD_MAX_NS, AHEAD_MAX_NS)
     ahead_N = np.where(_null(rows, "ahead_ns"), end_N - probe_N, ints(rows, "ahead_ns"))
+    ahead_N = np.clip(ahead_N, -AHEAD_MAX_NS, AHEAD_MAX_NS)
     return Told(
         hosts, [(hosts[one], hosts[other], port, dscp) for one, other, port, dscp in found.tolist()],
         found[:, 0], found[:, 1], begin_ns, order, step_N[order], edge_N, src_N, dst_N, end_N, probe_N, ahead_N,
         np.clip(ints(rows, "window_ns"), 0, 60 * S), ints(rows, "offset_ns"), np.where(sane_N, rate_N, 0.0) * 1e-9,
-        np.nan_to_num(floats(rows, "width_ns")), bound_N, np.where(sane_N, noise_N, 0.0) / END_TO_MIDDLE,
-        is_line(rows), ~own_N & _is(states, TORN),
+        np.clip(np.nan_to_num(floats(rows, "width_ns")), 0, NOISE_MAX_NS), bound_N,
+        np.where(sane_N, noise_N, 0.0) / END_TO_MIDDLE, is_line(rows), ~own_N & _is(states, TORN),
         rows["clock"].cast(pa.string()).to_pylist(), rows["dst_clock"].cast(pa.string()).to_pylist(),
     )  # fmt: skip
 
@@ -282,6 +287,7 @@ class OwnClocks:
         left_RH = np.where(known_RH, at_RH - mean_H, 0.0)
         square_H = (left_RH**2).sum(axis=0)
         rate_H = np.where(square_H > 0, (left_RH * (y_RH - level_H)).sum(axis=0) / np.maximum(square_H, 1e-12), 0.0)
+        rate_H = np.clip(rate_H, -RATE_MAX_PPB, RATE_MAX_PPB)  # two readings at nearly one moment tell any rate
         off_H = np.abs(np.where(known_RH, y_RH - level_H - rate_H * left_RH, 0.0)).max(axis=0)
         value_H = np.where(known_RH.any(axis=0), level_H - rate_H * mean_H, np.nan)
         return value_H, rate_H, off_H

@@ -137,7 +137,9 @@ def series(history: History) -> Series:
         return Series((), island_H, np.zeros((0, 0)), np.zeros(0, np.int64), history.first, history.block_ns)
     usual = float(np.median(count_HB[count_HB > 0]))
     there_HB = count_HB >= max(1.0, usual / 2)
-    last = int(np.flatnonzero(there_HB.mean(axis=0) >= 0.5 * there_HB.any(axis=1).mean())[-1]) + 1
+    share_B = there_HB.mean(axis=0)
+    # Half of those that are there at all; or as many as ever are, where they came one after the other.
+    last = int(np.flatnonzero(share_B >= min(0.5 * there_HB.any(axis=1).mean(), share_B.max()))[-1]) + 1
     there_HB, count = there_HB[:, :last], np.maximum(count_HB[:, :last], 1)
     mean_HB = np.where(there_HB, sum_HB[:, :last] / count, np.nan)
     since_HB = since_HB[:, :last] / count

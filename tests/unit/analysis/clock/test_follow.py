@@ -116,6 +116,7 @@ def kept(bounds: dict[str, int | None], own: Off = none) -> list[Row]:
 @pytest.mark.parametrize(("bounds", "by"), [
     ({}, None),  # the median of all
     ({"h3": 1_000}, "h3"),
+    ({"h3": -5}, None),  # nonsense is no bound
     ({"h3": 1_000, "h0": 8_000_000}, "h3"),  # PTP beside NTP
     ({"h0": 1_500_000, "h1": 1_500_000, "h2": 1_000}, "h0"),  # the smallest bound is wrong: two say so
     ({"h0": 9_000_000, "h1": 4_000_000, "h2": 30_000_000, "h3": 20_000_000}, None),  # NTP everywhere: one kind

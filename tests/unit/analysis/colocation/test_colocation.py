@@ -212,3 +212,11 @@ def test_no_machine_holds_a_pair_that_disagrees() -> None:
     found = machines(5, a, b, odds_P, 4.0, 32, odds)
     assert found.groups() == [[0, 1], [3, 4]]
     assert found.torn_H == {1, 2}
+
+
+def test_hosts_that_were_heard_one_after_another_are_not_compared() -> None:
+    """No block holds half of them: each is heard for a minute, when the one before has gone."""
+    hosts = tuple(f"h{number:02}" for number in range(8))
+    seconds = np.arange(480)
+    history = fed(History(), hosts, seconds // 60, seconds * S, np.zeros(480, np.int64))
+    assert not pairs(colocated(series(history)))
