@@ -23,8 +23,8 @@ from leadline.analysis import BY_NAME as ANALYSIS
 from leadline.model.tables import BY_NAME, Table
 from leadline.runner.calls.ray_executor import RayExecutor
 from leadline.runner.execute import Executor, InProcess, Task, WorkerProcesses
+from leadline.runner.held import HeldRows
 from leadline.runner.judge import Calls
-from leadline.runner.load import HeldRows
 from leadline.runner.worker import Outcome
 from leadline.simulator.run import Simulation
 from leadline.simulator.spec import SimulationSpec

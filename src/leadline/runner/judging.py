@@ -21,8 +21,8 @@ from leadline.model.tables import Identity
 from leadline.model.tables.verdicts import ANALYSIS_RUN
 from leadline.model.units import S
 from leadline.runner.execute import Executor, InProcess
+from leadline.runner.held import HeldRows
 from leadline.runner.judge import Judged, judge
-from leadline.runner.load import HeldRows
 from leadline.runner.parts import next_row_ns
 from leadline.runner.plan import rhythms, upstream
 from leadline.runner.store_verdicts import run_row

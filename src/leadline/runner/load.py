@@ -42,13 +42,11 @@ from leadline.runner.clock.clocks import (
 from leadline.runner.clock.coarse import COARSE
 from leadline.runner.conditions import Condition, fulfilling, where
 from leadline.runner.recent import CODED, Recent, in_type
-from leadline.runner.verdicts import effective_rows
 from leadline.runner.whose import Evidence
 from leadline.store.coded import distinct, own_words
 from leadline.store.schema import ARROW_TYPES
 
 INT64_MAX = 2**63 - 1
-PIECES_MAX = 100  # that rows in memory lie in: more make each look at them slow
 # Begin and end of rows that tell a span, by the names that tables use.
 _SPANS = (("from_ns", "to_ns"), ("start_ns", "end_ns"), ("first_ns", ""))
 
@@ -212,64 +210,6 @@ class StoreRows:
             f"SELECT count() AS n FROM leadline.{chosen.table.name} WHERE {condition}", parameters
         )
         return int(found["n"][0].as_py())
-
-
-class HeldRows:
-    """Rows in memory, by table name; each in the schema of its table."""
-
-    def __init__(self, tables: Mapping[str, pa.Table]) -> None:
-        self._tables = dict(tables)
-
-    @property
-    def names(self) -> list[str]:
-        """The tables of which there are rows."""
-        return list(self._tables)
-
-    def add(self, table: Table, rows: pa.Table) -> None:
-        """Hold more rows of a table; of spans that were told before only the newest row is kept."""
-        held = self._tables.get(table.name)
-        told = rows if held is None else pa.concat_tables([held, rows])
-        if told.num_columns and told.column(0).num_chunks > PIECES_MAX:
-            told = (effective_rows(table, told) if table.newest else told).unify_dictionaries().combine_chunks()
-        self._tables[table.name] = told
-
-    def rows_held(self) -> int:
-        """How many rows there are, of all tables."""
-        return rows_in(self._tables.values())
-
-    def forget(self, table: Table, time: str, before_ns: int) -> None:
-        """Let go of the rows of a table whose `time` is before; where that is null a row is kept."""
-        keep = pc.fill_null(pc.greater_equal(self._tables[table.name][time], before_ns), True)
-        self._tables[table.name] = self._tables[table.name].filter(keep).combine_chunks()
-
-    def chosen(self, chosen: Chosen) -> pa.Table:
-        """See `Rows`."""
-        return as_declared(chosen, self._filtered(chosen).select(chosen.columns))
-
-    def owners(self, chosen: Chosen) -> list[tuple[str, str, str]]:
-        """See `Rows`."""
-        return owners_of(self._filtered(chosen).select(owner_columns(chosen)))
-
-    def next_ns(self, table: Table, from_ns: int) -> int | None:
-        """See `Rows`."""
-        held = self._tables.get(table.name)
-        if held is None:
-            return None
-        times = held[table.time]
-        found: int | None = pc.min(times.filter(pc.greater_equal(times, from_ns))).as_py()
-        return found
-
-    def count(self, chosen: Chosen) -> int:
-        """See `Rows`."""
-        return len(self._filtered(chosen))
-
-    def _filtered(self, chosen: Chosen) -> pa.Table:
-        held = self._tables.get(chosen.table.name)
-        if held is None:
-            return pa.table({c.name: pa.array([], ARROW_TYPES[c.type]) for c in chosen.table.columns})
-        before, after = chosen.conditions
-        rows = fulfilling(held, before)
-        return fulfilling(effective_rows(chosen.table, rows), after) if chosen.table.newest else rows
 
 
 def owner_columns(chosen: Chosen) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from leadline.store.coded import distinct, own_words
 TOGETHER_ROWS_MAX = 500_000
 
 Owner = tuple[str, str]  # tenant, job
-_Asked = tuple[str, tuple[str, ...], int, int, bool, str]
+_Asked = tuple[str, tuple[str, ...], int, int, bool, str, str]
 
 
 class Together:
@@ -42,7 +42,10 @@ class Together:
         """See `Rows`."""
         if chosen.job and self._jobs == 1:
             return self._rows.chosen(chosen)
-        asked = (chosen.table.name, chosen.columns, chosen.from_ns, chosen.to_ns, chosen.valid, chosen.cluster)
+        asked = (
+            chosen.table.name, chosen.columns, chosen.from_ns, chosen.to_ns, chosen.valid, chosen.cluster,
+            chosen.writer,
+        )  # fmt: skip
         if chosen.job:
             if asked not in self._parts:
                 self._parts[asked] = self._split(asked, replace(chosen, tenant="", job=""))

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from tests.builders.stores import opened_store
 
 from leadline.model.tables.accounts import EXPECTATION
 from leadline.model.tables.fabric import RELATION
-from leadline.runner.load import Chosen, HeldRows, Rows, StoreRows, of_ranks
+from leadline.model.tables.verdicts import EVENT
+from leadline.runner.held import HeldRows
+from leadline.runner.load import Chosen, Rows, StoreRows, of_ranks
 from leadline.store.schema import arrow_table
 
 
@@ -69,3 +72,23 @@ def test_of_ranks_gives_a_job_its_own_relations_only(coded: bool) -> None:
     if coded:
         assert found["parent"].chunk(0).dictionary.to_pylist() == ["host:h1", "host:h3"], "no words of others"
     assert of_ranks(rows.slice(0, 0), "bert").num_rows == 0
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_rows_in_memory_are_cut_by_time_and_none_is_lost(ordered: bool) -> None:
+    """Whatever the order and the lumps in which rows came, a span has what looking at all of them gives."""
+    rng = np.random.default_rng(3)
+    times_N = np.sort(rng.integers(0, 1000, 700)) if ordered else rng.integers(0, 1000, 700)
+    held = HeldRows({})
+    for part in np.array_split(times_N, 60):
+        names = pa.array(["h1"] * len(part)).dictionary_encode()
+        held.add(EVENT, pa.table({"time_ns": part, "host": names, "tenant": names}))
+    assert held.rows_held() == len(times_N)
+    for from_ns, to_ns in ((0, 1000), (0, 1), (300, 301), (250, 750), (999, 5000), (2000, 3000)):
+        found = held.chosen(Chosen(EVENT, ("time_ns", "host"), from_ns, to_ns))
+        wanted = sorted(times_N[(times_N >= from_ns) & (times_N < to_ns)].tolist())
+        assert sorted(found["time_ns"].to_pylist()) == wanted
+        assert held.count(Chosen(EVENT, ("time_ns",), from_ns, to_ns)) == len(wanted)
+        later = times_N[times_N >= from_ns]
+        assert held.next_ns(EVENT, from_ns) == (int(later.min()) if len(later) else None)
+    assert held.chosen(Chosen(EVENT, ("host",), 0, 1000))["host"].num_chunks < 20, "a look goes over each piece"

@@ -9,7 +9,7 @@ from leadline.analysis.spec import Analysis, Read, S, Verdicts, Window, analysis
 from leadline.model.tables.accounts import FAILURE, LEDGER
 from leadline.model.tables.fabric import FLOW_SAMPLE
 from leadline.model.tables.training import STEP
-from leadline.runner.load import HeldRows
+from leadline.runner.held import HeldRows
 from leadline.runner.parts import calls, next_row_ns
 from leadline.runner.plan import rhythms, upstream
 

@@ -11,7 +11,8 @@ from tests.builders.incident import Names, rows_of
 
 from leadline.model.tables import BY_NAME, Table
 from leadline.runner.conditions import fulfilling
-from leadline.runner.load import Chosen, HeldRows, StoreRows
+from leadline.runner.held import HeldRows
+from leadline.runner.load import Chosen, StoreRows
 from leadline.store import Store
 from leadline.views.rows import rows_where
 

@@ -13,7 +13,8 @@ from tests.builders.stores import opened_store
 from leadline.model.tables import Table
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import STEP
-from leadline.runner.load import Chosen, HeldRows, Rows, StoreRows
+from leadline.runner.held import HeldRows
+from leadline.runner.load import Chosen, Rows, StoreRows
 from leadline.runner.together import Together
 
 COLUMNS = ("rank", "step", "host", "start_ns")

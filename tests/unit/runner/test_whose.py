@@ -28,7 +28,8 @@ from leadline.analysis import BY_NAME as ANALYSIS
 from leadline.analysis.spec import Analysis, Window
 from leadline.model.tables.fabric import CLOCK_FIT, RELATION
 from leadline.model.tables.verdicts import EVENT, MARK, SYMPTOM
-from leadline.runner.load import HeldRows, given
+from leadline.runner.held import HeldRows
+from leadline.runner.load import given
 from leadline.runner.parts import calls
 from leadline.runner.watermarks import Job, Watermarks
 from leadline.runner.whose import Evidence, Held, held, words

@@ -95,16 +95,17 @@ def in_cluster_time(table: Table, rows: pa.Table, fits: pa.Table) -> pa.Table:
     Accuracy: 1 ns of rounding on top of the fit's bound, which is told as grown until the row. Hosts that are not on
     the largest island (`clock_fit.island` 0) are not mapped by it: their times cannot be compared with the others'.
     """
+    if not rows.num_rows or not fits.num_rows:  # most tables of most windows
+        return _with_bound(rows, pa.nulls(rows.num_rows, pa.int64()))
     coarse_F = is_coarse(fits)
     mesh_N, coarse_N = _mesh_places(rows, table.time, fits, ~coarse_F), _fit_places(
         rows, table.time, fits, coarse_F, 0, FIT_AGE_NS
     )  # fmt: skip
     end, offset = _ints(fits, "end_ns"), _ints(fits, "offset_ns")
-    if fits.num_rows:
-        # A clock that was set since its last fit of the mesh is known by its words alone.
-        both_N = (mesh_N >= 0) & (coarse_N >= 0)
-        apart_N = np.abs(offset[mesh_N].astype(np.float64) - offset[coarse_N])
-        mesh_N = np.where(both_N & (end[coarse_N] > end[mesh_N]) & (apart_N > 2 * BOUND_NS), -1, mesh_N)
+    # A clock that was set since its last fit of the mesh is known by its words alone.
+    both_N = (mesh_N >= 0) & (coarse_N >= 0)
+    apart_N = np.abs(offset[mesh_N].astype(np.float64) - offset[coarse_N])
+    mesh_N = np.where(both_N & (end[coarse_N] > end[mesh_N]) & (apart_N > 2 * BOUND_NS), -1, mesh_N)
     place_N = np.where(mesh_N >= 0, mesh_N, coarse_N)
     known_N = place_N >= 0
     rate = fits["rate_ppb"].to_numpy() * 1e-9
@@ -124,20 +125,21 @@ def in_cluster_time(table: Table, rows: pa.Table, fits: pa.Table) -> pa.Table:
             host_N[known_N] = end[at] + np.rint((host_N[known_N] - (end + offset)[at]) / (1.0 + rate[at])).astype(int)
             mapped = pa.array(host_N, mask=null_N if found.null_count else None)
             rows = rows.set_column(rows.column_names.index(column.name), column.name, mapped)
-    told = pa.array(bound_N, mask=bound_N == _NONE)
+    return _with_bound(rows, pa.array(bound_N, mask=bound_N == _NONE))
+
+
+def _with_bound(rows: pa.Table, bound_N: pa.Array) -> pa.Table:
     if "bound_ns" in rows.column_names:
-        return rows.set_column(rows.column_names.index("bound_ns"), "bound_ns", told)
-    return rows.append_column("bound_ns", told)
+        return rows.set_column(rows.column_names.index("bound_ns"), "bound_ns", bound_N)
+    return rows.append_column("bound_ns", bound_N)
 
 
 def _mesh_places(rows: pa.Table, time: str, fits: pa.Table, mesh_F: NDArray[np.bool_]) -> Ints:
     """As `_fit_places`, of settled fits; where the newest of them is not to be used there is none."""
     place_N = _fit_places(rows, time, fits, mesh_F, SETTLE_NS, MESH_AGE_NS)
-    if fits.num_rows:
-        useless_F = (_texts(fits, "state") == LYING) | (_ints(fits, "island") != 0)
-        useless_F |= _ints(fits, "bound_ns") >= NO_BOUND_NS
-        place_N = np.where((place_N >= 0) & useless_F[place_N], -1, place_N)
-    return place_N
+    useless_F = (_texts(fits, "state") == LYING) | (_ints(fits, "island") != 0)
+    useless_F |= _ints(fits, "bound_ns") >= NO_BOUND_NS
+    return np.where((place_N >= 0) & useless_F[place_N], -1, place_N)
 
 
 def _fit_places(
@@ -145,7 +147,7 @@ def _fit_places(
 ) -> Ints:  # fmt: skip
     """For each row the place of its fit in `fits`, -1 where there is none. A pass over the rows of each clock."""
     place_N = np.full(rows.num_rows, -1, np.int64)
-    if not of_F.any() or not rows.num_rows:
+    if not of_F.any():
         return place_N
     chosen = np.flatnonzero(of_F)
     fits = fits.take(pa.array(chosen))

@@ -12,7 +12,8 @@ from tests.common.analysis_laws import Case
 
 from leadline.analysis.cause.cause import cause
 from leadline.model.tables.verdicts import INCIDENT
-from leadline.runner.load import HeldRows, given
+from leadline.runner.held import HeldRows
+from leadline.runner.load import given
 from leadline.runner.parts import calls
 
 S = 10**9
