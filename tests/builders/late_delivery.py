@@ -34,7 +34,7 @@ from leadline.views.rows import rows_where
 S = 10**9
 LANES = ("baseline", "ledger", "stalls", "slowdowns", "cause")
 VERDICTS = ("symptom", "incident", "cause", "ledger")
-TICK_S = 1.0  # senders deliver so often; an agent twice as often, which only takes longer to judge
+TICK_S = 2.0  # senders deliver so often; an agent four times as often, which only takes longer to judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,44 +101,47 @@ class Site:
         self.runner.prepare()
         self.delivered_ns = dict.fromkeys(self.recording.of_host, self.recording.from_ns - 3600 * S)
         self.seen = set()
-        for job in sorted({job for jobs in self.recording.jobs.values() for job in jobs}):
-            for host in sorted(self.recording.jobs):
-                if job in self.recording.jobs[host]:
-                    self._say(host, self.recording.from_ns)
+        self._say(sorted(self.recording.jobs), self.recording.from_ns)
 
     def now(self) -> int:
         return self.clock()
 
-    def deliver(self, host: str, until_ns: int, rng: np.random.Generator | None = None) -> None:
-        """A sender stores what it saw since it delivered last, in any order, and then says so."""
-        since_ns, self.delivered_ns[host] = self.delivered_ns[host], until_ns
+    def deliver(self, hosts: Sequence[str], until_ns: int, rng: np.random.Generator | None = None) -> None:
+        """Senders store what they saw since they delivered last, and then say so. With `rng` row by row in any order,
+        of one host after the other; else what all saw of a table at once, as a server stores bodies that came together.
+        """
         parts: list[tuple[Table, pa.Table]] = []
-        for name, rows in self.recording.of_host[host].items():
-            table = BY_NAME[name]
-            times_N = known_times(table, rows)
-            new = rows.filter(pa.array((times_N >= since_ns) & (times_N < until_ns)))
-            if new.num_rows:
-                parts += [(table, piece) for piece in pieces(new, rng)]
-        for place in range(len(parts)) if rng is None else rng.permutation(len(parts)):
-            self.come(*parts[int(place)])
-        self._say(host, until_ns)
+        for host in hosts:
+            since_ns, self.delivered_ns[host] = self.delivered_ns[host], until_ns
+            mine: list[tuple[Table, pa.Table]] = []
+            for name, rows in self.recording.of_host[host].items():
+                table = BY_NAME[name]
+                times_N = known_times(table, rows)
+                new = rows.filter(pa.array((times_N >= since_ns) & (times_N < until_ns)))
+                if new.num_rows:
+                    mine += [(table, piece) for piece in pieces(new, rng)]
+            parts += mine if rng is None else [mine[int(place)] for place in rng.permutation(len(mine))]
+        for table, rows in parts if rng is not None else _together(parts):
+            self.come(table, rows)
+        self._say(hosts, until_ns)
 
     def come(self, table: Table, rows: pa.Table) -> None:
         self.store.append(table, rows)
         self.runner.touched(*self.recording.owner, table, {"rows": rows}, rows.num_rows)
 
-    def _say(self, host: str, to_ns: int) -> None:
-        jobs = self.recording.jobs.get(host, ())
-        if not jobs:
-            return
+    def _say(self, hosts: Sequence[str], to_ns: int) -> None:
         tenant, cluster = self.recording.owner
-        row: dict[str, Any] = {
-            "tenant": tenant, "cluster": cluster, "host": host, "clock": f"{host}/0", "reported_ns": self.now(),
-            "to_ns": to_ns, "sender": "agent", "ranks": 1, "state": "open", "heard_ns": None, "took_ns": None,
-        }  # fmt: skip
-        rows = [{**row, "job": job} for job in jobs]
-        columns = {name: [each[name] for each in rows] for name in rows[0]}
-        self.come(WATERMARK, arrow_table(WATERMARK, columns))
+        rows: list[dict[str, Any]] = [
+            {
+                "tenant": tenant, "cluster": cluster, "host": host, "job": job, "clock": f"{host}/0",
+                "reported_ns": self.now(), "to_ns": to_ns, "sender": "agent", "ranks": 1, "state": "open",
+                "heard_ns": None, "took_ns": None,
+            }
+            for host in hosts
+            for job in self.recording.jobs.get(host, ())
+        ]  # fmt: skip
+        if rows:
+            self.come(WATERMARK, arrow_table(WATERMARK, {name: [each[name] for each in rows] for name in rows[0]}))
 
     def provide(self, since_ns: int, until_ns: int) -> None:
         """What no host saw is stored as it happens."""
@@ -173,6 +176,16 @@ class Site:
         return found
 
 
+def _together(parts: Sequence[tuple[Table, pa.Table]]) -> list[tuple[Table, pa.Table]]:
+    """Rows of the same table as one."""
+    found: dict[str, list[pa.Table]] = {}
+    for table, rows in parts:
+        found.setdefault(table.name, []).append(rows)
+    return [
+        (BY_NAME[name], pa.concat_tables(rows).unify_dictionaries().combine_chunks()) for name, rows in found.items()
+    ]
+
+
 def pieces(rows: pa.Table, rng: np.random.Generator | None) -> list[pa.Table]:
     """Rows in one lump; or mixed, in up to three."""
     if rng is None:
@@ -191,7 +204,7 @@ def played(
     calls: ShuffledCalls | None = None,
     workers: int = 1,
 ) -> Site:
-    """So many seconds from the begin of the recording. Each sender delivers once a second, but not in the spans in
+    """So many seconds from the begin of the recording. Each sender delivers every `TICK_S`, but not in the spans in
     which it is `away`; with a seed in lumps and out of order, and it is noted what counted meanwhile."""
     site, rng = Site(store, of, calls, workers), None if seed is None else np.random.default_rng(seed)
     site.provide(-(2**62), of.from_ns)
@@ -200,11 +213,14 @@ def played(
         site.clock.advance(TICK_S)
         site.provide(before_ns, site.now())
         at_s = number * TICK_S
-        for host in sorted(of.of_host):
-            if not any(begin <= at_s < end for begin, end in (away or {}).get(host, ())):
-                site.deliver(host, site.now(), rng)
+        there = [
+            host
+            for host in sorted(of.of_host)
+            if not any(begin <= at_s < end for begin, end in (away or {}).get(host, ()))
+        ]
+        site.deliver(there, site.now(), rng)
         site.judge()
-        if seed is not None and number % 10 == 0:
+        if seed is not None and number % 5 == 0:
             site.look()
     site.judge(more=True)
     site.look()
