@@ -80,19 +80,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LeadlineError as error:
         print(f"evals.lab: {error}", file=sys.stderr)
         return 2
-    told.append(_seconds(scores))
+    told.append(seconds_per_run(scores))
     if not given.json:
         _print(scores, from_ns, given.wrong)
     tell(
         "evals.lab",
-        conditions(given.seed, runs=len(runs), **(_details(scores) if given.json else {})),
+        conditions(given.seed, runs=len(runs), **(details(scores) if given.json else {})),
         told,
         given.json,
     )
     return 0
 
 
-def _seconds(scores: Scores) -> Figure:
+def seconds_per_run(scores: Scores) -> Figure:
     return Figure("judged_s_per_run", sum(scores.seconds) / len(scores.seconds), "s", None, "lower")
 
 
@@ -108,7 +108,7 @@ def _print(scores: Scores, from_ns: dict[str, int], wrong_only: bool) -> None:
     print_reliability(scores.dear)
 
 
-def _details(scores: Scores) -> dict[str, Any]:
+def details(scores: Scores) -> dict[str, Any]:
     return {
         "faults": [as_row(each) for each in scores.dear],
         "cheap": [as_row(each) for each in scores.cheap],
