@@ -153,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for folder in filter(None, (given.keep, given.cache)):
             folder.mkdir(parents=True, exist_ok=True)
         drawn = islice(cases(given.split, given.first, not given.no_probes), given.count)
-        chosen = [each for each in drawn if given.only in each.name]
+        chosen = [each for each in drawn if any(word in each.name for word in given.only.split(","))]
         if not chosen:
             raise LeadlineError(f"--only: none of {given.count} cases has {given.only!r} in its name")
         scores = all_judged(chosen, given.keep, given.cache, given.processes)
@@ -181,7 +181,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--split", choices=SPLITS, default="train", help="which seeds; test: once a release")
     parser.add_argument("--count", type=int, default=CASES, help="so many cases")
     parser.add_argument("--first", type=int, default=0, help="number of the first one within the split")
-    parser.add_argument("--only", default="", help="of these, those with this in their name")
+    parser.add_argument("--only", default="", help="of these, those with one of these words in their name: slow-link,dead")
     parser.add_argument("--no-probes", action="store_true", help="without what a mesh of probers sees")
     parser.add_argument("--keep", type=Path, help="keep the bundles here, and judge those that are there again")
     parser.add_argument("--cache", type=Path, help="keep verdicts here, by bundle and source: the next time is quick")

@@ -42,6 +42,8 @@ class Probed:
 
     loses: Mapping[Crossed, float] = field(default_factory=dict)
     waits_ns: Mapping[Crossed, int] = field(default_factory=dict)
+    tails_ns: Mapping[Crossed, int] = field(default_factory=dict)  # that only the slowest hundredth waits
+    noise_ns: int = 0  # up to which the slowest hundredth of any path waits
     dead: tuple[str, ...] = ()  # links, or hosts: nothing comes over them since `since_s`
     since_s: int = 0  # second from which on it is so, T0 is 0
     until_s: int = 5
@@ -59,7 +61,7 @@ class Probed:
                 for second in range(5 - self.seconds, 5):
                     fits.append(self._fit(src, dst, port, second, rng))
                 for one, other in ((src, dst), (dst, src)):
-                    delays += [self._delay(one, other, port, end_s) for end_s in range(-15, 1, 5)]
+                    delays += [self._delay(one, other, port, end_s, rng) for end_s in range(-15, 1, 5)]
                     hops += self._hops(one, other, port)
         if not self.traced:
             hops = []
@@ -92,11 +94,15 @@ class Probed:
             row |= {"there_sent": 0, "there_lost": 0, "state": "few-points"}
         return row
 
-    def _delay(self, src: str, dst: str, port: int, end_s: int) -> dict[str, object]:
-        wait_ns = sum(self.waits_ns.get(crossed, 0) for crossed in links_of(src, dst, port))
+    def _delay(self, src: str, dst: str, port: int, end_s: int, rng: random.Random) -> dict[str, object]:
+        wait_ns, tail_ns = (
+            sum(waits.get(crossed, 0) for crossed in links_of(src, dst, port))
+            for waits in (self.waits_ns, self.tails_ns)
+        )
+        tail_ns += wait_ns + (rng.randrange(self.noise_ns) if self.noise_ns else 0)
         return {
             "src": src, "dst": dst, "src_port": port, "class": 0, "end_ns": T0 + end_s * S, "window_ns": 5 * S,
-            "min_ns": 2_000, "p50_ns": 2_500 + wait_ns, "p99_ns": 9_000 + wait_ns, "queue_p99_ns": 7_000 + wait_ns,
+            "min_ns": 2_000, "p50_ns": 2_500 + wait_ns, "p99_ns": 9_000 + tail_ns, "queue_p99_ns": 7_000 + tail_ns,
             "lost": 0.0, "count": 250,
         }  # fmt: skip
 

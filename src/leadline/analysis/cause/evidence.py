@@ -196,17 +196,17 @@ def _losses(rows: Iterable[Mapping[str, Any]]) -> Iterable[Piece]:
 
 
 def _suspects(rows: Iterable[Mapping[str, Any]], now_ns: int) -> Iterable[Piece]:
-    """What localisation names; `loss-perhaps` where it is not sure of the component. What probes alone say is no sign
-    of any cause yet: where ways change, what they lost was laid on a sound link (docs/log.md, 2026-11-28)."""
+    """What localisation names; `loss-perhaps` where it is not sure of the component, `loss-by-probes` where probes
+    alone say it: no flow of a job has suffered there."""
     for row in rows:
         told = _told(row["evidence"])
-        if told and {str(each.get("table", "")) for each in told} <= PROBED:
-            continue
         end_ns = row["end_ns"]
         if end_ns is None and row["seen_ns"] < now_ns - STALE_NS:
             end_ns = row["seen_ns"]
         probability = _finite(row["probability"])
         what = (row["kind"] or "") + ("" if probability >= SUSPECT_SURE else "-perhaps")
+        if told and {each.get("table") for each in told} <= PROBED:
+            what += "-by-probes"
         first = str(told[0].get("text", ""))[:160] if told else ""
         text = f"{first or row['kind'] or ''} (probability {probability:.2f})"
         yield Piece(Face("suspect", what), row["entity"] or "", row["start_ns"], end_ns, None, 0.0, text)

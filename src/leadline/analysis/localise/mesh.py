@@ -30,6 +30,10 @@ TRACE_NS = 300 * S  # a path is taken to be as it was traced last, so long
 # What a way lost from its last trace before it changed until so long after the next one counts for nothing: links that
 # flap come back, and ways with them, between two traces. Source: judgement; a peer is traced each 30 s.
 CHANGED_NS = 60 * S
+# ns by which the slowest hundredth of a path's probes must wait longer than elsewhere: links that jobs use make it some
+# tens of us at their full rate. Source: judgement; the simulator's healthy links have 16 us, one at a twentieth 116.
+TAIL_LEAST_NS = 30_000.0
+TAIL_TIMES = 3.0  # times what paths usually have, below which nobody looks: it is most of the work. Source: judgement.
 LATELY = 15  # seconds: what shows nothing in the last so many is over
 DEAD_SLOTS = 5  # seconds in which a silence is looked for: a window
 STALLS_MIN, STALL_SLOTS = 2, 10  # seconds in which a host stood still, of the last so many: one may be a pause
@@ -96,7 +100,7 @@ def named_by_probes(
     begin_ns = window.to_ns - SLOTS * S
     stalls = _stalls(told, begin_ns)
     waits = _waits(told, delay, window)
-    if not (_loses(told) or waits.queue_N.max(initial=0) > QUEUE_LEAST_NS / 2):
+    if not (_loses(told) or len(waits.way_N)):
         return stalls  # all else begins with that
     seen = _seen(told, probe_hop, relation, window)
     out_PT = told.still_HT[seen.src_P] | told.still_HT[seen.dst_P] | seen.changing_PT
@@ -110,13 +114,16 @@ def named_by_probes(
             shares = (_share(sent_PT, lost_PT, mask_P, each.since) for mask_P in (on_P, ~_over(seen.told, lossy_now)))
             found.append(Named(each, in_words(each, *shares), begin_ns + each.since * S))
     bad |= {one for each in lossy_now for one in each.members}
-    queue_PT = _queues(seen, waits, len(told.ways))
-    first_ns = window.to_ns - queue_PT.shape[1] * window.window_ns
-    found += [
-        Named(each, in_words(each), first_ns + each.since * window.window_ns)
-        for each in queueing(seen.told, queue_PT)
-        if not bad & set(each.members)
-    ]
+    first_ns = window.to_ns - len(waits.ends_T) * window.window_ns
+    # A link that is slow or full for a part of each step delays few probes, but those by its whole queue.
+    for value_N, least_ns in ((waits.queue_N, QUEUE_LEAST_NS), (waits.tail_N, TAIL_LEAST_NS)):
+        queue_PT = _queues(seen, waits, value_N, len(told.ways))
+        new = [each for each in queueing(seen.told, queue_PT, least_ns=least_ns) if not bad & set(each.members)]
+        found += [
+            Named(each, in_words(each, tail=value_N is waits.tail_N), first_ns + each.since * window.window_ns)
+            for each in new
+        ]
+        bad |= {one for each in new for one in each.members}
     return [*found, *stalls]
 
 
@@ -248,12 +255,13 @@ def _since(each: Found, seen: _Seen, slot: int) -> Found:
 
 @dataclass(frozen=True, slots=True)
 class _Waits:
-    """Queueing of the median probe by way and window of `delay`."""
+    """Queueing by way and window of `delay`; nothing where no path waits longer than paths do."""
 
     way_N: Ints
     slot_N: Ints
     end_N: Ints
-    queue_N: Floats  # ns
+    queue_N: Floats  # of the median probe, ns
+    tail_N: Floats  # of the 99th percentile
     ends_T: Ints  # of the windows
     window_ns: int
 
@@ -262,23 +270,30 @@ def _waits(told: _Told, delay: pa.Table, window: Window) -> _Waits:
     slots = DELAYS_NS // window.window_ns + 1
     end_N = ints(delay, "end_ns")
     slot_N = slots - 1 - (window.to_ns - end_N) // window.window_ns
-    queue_N = np.maximum(0, ints(delay, "p50_ns") - ints(delay, "p99_ns") + ints(delay, "queue_p99_ns"))
+    tail_N = np.maximum(0, ints(delay, "queue_p99_ns"))
+    queue_N = np.maximum(0, ints(delay, "p50_ns") - ints(delay, "p99_ns") + tail_N)
     rows = np.flatnonzero((slot_N >= 0) & (slot_N < slots))
     ends_T = window.to_ns - window.window_ns * np.arange(slots - 1, -1, -1)
-    if queue_N[rows].max(initial=0) <= QUEUE_LEAST_NS / 2:
+    if not (queue_N[rows].max(initial=0) > QUEUE_LEAST_NS / 2 or _stands_out(tail_N[rows])):
         rows = rows[:0]
     number = {way: place for place, way in enumerate(told.ways)}
     src, dst = (delay[name].take(pa.array(rows)).cast(pa.string()).to_pylist() for name in ("src", "dst"))
     ports = (ints(delay, name)[rows].tolist() for name in ("src_port", "class"))
     way_N = np.array([number.get(way, -1) for way in zip(src, dst, *ports, strict=True)], np.int64)
     rows, way_N = rows[way_N >= 0], way_N[way_N >= 0]
-    return _Waits(way_N, slot_N[rows], end_N[rows], queue_N[rows].astype(np.float64), ends_T, window.window_ns)
+    queue, tail = queue_N[rows].astype(np.float64), tail_N[rows].astype(np.float64)
+    return _Waits(way_N, slot_N[rows], end_N[rows], queue, tail, ends_T, window.window_ns)
 
 
-def _queues(seen: _Seen, waits: _Waits, ways: int) -> Floats:
+def _stands_out(tail_N: Ints) -> bool:
+    """Whether any path's slow probes wait much longer than those of paths do."""
+    return len(tail_N) > 0 and float(tail_N.max()) > max(TAIL_LEAST_NS, TAIL_TIMES * float(np.median(tail_N)))
+
+
+def _queues(seen: _Seen, waits: _Waits, value_N: Floats, ways: int) -> Floats:
     """Queueing by path and window of `delay`, ns; NaN: not told."""
     out = np.full((len(seen.src_P), len(waits.ends_T)), np.nan)
-    out[seen.routes.at(waits.way_N, waits.end_N), waits.slot_N] = waits.queue_N
+    out[seen.routes.at(waits.way_N, waits.end_N), waits.slot_N] = value_N
     out[_changing(seen.traced, ways, waits.ends_T, waits.window_ns)[seen.routes.way_P]] = np.nan
     return out
 

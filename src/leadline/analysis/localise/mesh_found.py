@@ -52,13 +52,15 @@ def measured(each: Found) -> str:
     return {QUEUE: "queue_p99_ns", STALL: "stall_ns"}.get(each.kind, "lost")
 
 
-def in_words(each: Found, lost: float = 0.0, rest: float = 0.0) -> str:
-    """One sentence. `lost`, `rest`: of loss, the shares of probes lost on paths over it, on those over nothing bad."""
+def in_words(each: Found, lost: float = 0.0, rest: float = 0.0, *, tail: bool = False) -> str:
+    """One sentence. `lost`, `rest`: of loss, the shares of probes lost on paths over it, on those over nothing bad.
+    `tail`: of queueing, only some of the probes wait."""
     ways = {one.way for one in each.members if one.way}
     way = f" towards {min(ways)}" if len(ways) == 1 and all(one.way for one in each.members) else ""
     over = f"{each.shown} of {each.paths} probe paths over it{way}"
     if each.kind == QUEUE:
-        return f"{over} wait {each.amount / 1000:.1f} us longer than others"
+        whose = "have a slowest hundredth that waits" if tail else "wait"
+        return f"{over} {whose} {each.amount / 1000:.1f} us longer than others"
     if each.kind == DEAD:
         return f"nothing came over any of {each.paths} probe paths over it{way}, others live"
     seen = f"{each.shown} of {each.paths} paths show it"

@@ -34,24 +34,27 @@ def test_nonsense_is_not_remembered(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tables", "seen"),
+    ("tables", "what"),
     [
-        (["flow_sent"], True),
-        (["edge_fit", "flow_sent"], True),
-        (["edge_fit"], False),
-        (["delay", "edge_fit"], False),
-        ([], True),
+        (["flow_sent"], "loss"),
+        (["edge_fit", "flow_sent"], "loss"),
+        (["edge_fit"], "loss-by-probes"),
+        (["delay", "edge_fit"], "loss-by-probes"),
+        ([], "loss"),
     ],
 )
-def test_what_probes_alone_say_is_no_sign(tables: list[str], seen: bool) -> None:
+@pytest.mark.parametrize(("probability", "doubt"), [(0.97, ""), (0.5, "-perhaps")])
+def test_what_probes_alone_say_is_a_sign_of_its_own(
+    tables: list[str], what: str, probability: float, doubt: str
+) -> None:
     told = [{"table": name, "text": f"by {name}"} for name in tables]
     row = {
         "kind": "loss", "entity": "link:a/1~b/2", "start_ns": 5 * S, "end_ns": None, "seen_ns": 9 * S,
-        "probability": 0.97, "evidence": json.dumps(told),
+        "probability": probability, "evidence": json.dumps(told),
     }  # fmt: skip
-    found = list(_suspects([row], 10 * S))
-    assert [each.face.what for each in found] == ["loss"] * seen
-    assert all(each.text == f"{told[0]['text'] if told else 'loss'} (probability 0.97)" for each in found)
+    (found,) = _suspects([row], 10 * S)
+    assert found.face.what == what.replace("loss", f"loss{doubt}")
+    assert found.text == f"{told[0]['text'] if told else 'loss'} (probability {probability:.2f})"
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,13 @@ def test_a_link_that_is_slow_is_named_by_its_queue() -> None:
     assert "wait 40.0 us longer than others" in text(row)
 
 
+def test_a_link_that_is_full_for_a_part_of_the_time_is_named_by_the_probes_that_met_it() -> None:
+    (row,) = suspects(Probed(tails_ns={(up(2, 1), "leaf2"): 90_000}, noise_ns=10_000).tables())
+    assert row["kind"] == "queue"
+    assert {row["entity"], *row["others"]} == {up(1, 1), up(2, 1)}
+    assert "have a slowest hundredth that waits" in text(row)
+
+
 @pytest.mark.parametrize("dead", [up(1, 2), EDGE3])
 def test_what_lets_nothing_through_is_dead_since_then(dead: str) -> None:
     (row,) = suspects(Probed(dead=(dead,), since_s=2).tables())
@@ -102,7 +109,10 @@ def test_of_a_host_that_heard_nothing_in_time_no_waiting_in_the_network_is_told(
     assert "they are not known to have waited in the network" in text(row)
 
 
-@pytest.mark.parametrize("site", [Probed(), Probed(loss=0.002), Probed(loss=0.01, traced=False)])
+@pytest.mark.parametrize("site", [
+    Probed(), Probed(loss=0.002), Probed(loss=0.01, traced=False), Probed(noise_ns=300_000),
+    Probed(tails_ns={(up(2, 1), "leaf2"): 15_000}),
+])  # fmt: skip
 def test_where_nothing_stands_out_nobody_is_named(site: Probed) -> None:
     assert suspects(site.tables()) == []
 

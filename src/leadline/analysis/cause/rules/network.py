@@ -7,6 +7,8 @@ Center Networks" (SIGCOMM'17).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from leadline.analysis.cause.rules.rule import (
     ANY,
     FITTING,
@@ -45,6 +47,13 @@ _CARRIER = (
     Sign("anomaly", r"(node_network_(carrier|up)|ifOperStatus)", TELLING, needed=True),
     Sign("anomaly", rf"{_PORT}link_downed(_total)?", TELLING, "high", needed=True),
 )
+
+# What the probe mesh alone says: nothing in 300 sound fabrics was named, and what was broken in each of 290
+# (docs/figures.md).
+_PROBES_LOSE = Sign("suspect", r"loss-by-probes", PROOF, needed=True)
+_PROBES_DIE = Sign("suspect", r"dead-by-probes", PROOF, needed=True)
+# A queue is where it is told; that nothing else makes one so far beyond those of all other links is not certain.
+_PROBES_WAIT = Sign("suspect", r"queue-by-probes", TELLING)
 
 NETWORK_RULES: tuple[Rule, ...] = (
     # -- NICs and links --------------------------------------------------------------------------------------------
@@ -122,7 +131,12 @@ NETWORK_RULES: tuple[Rule, ...] = (
         ("link", "port"),
         Layer.NIC,
         ANY,
-        (*_CARRIER, Sign("anomaly", r"node_network_transmit_carrier_total", WEAK, "high"), *_RETRANSMITS),
+        (
+            *_CARRIER,
+            _PROBES_DIE,
+            Sign("anomaly", r"node_network_transmit_carrier_total", WEAK, "high"),
+            *_RETRANSMITS,
+        ),
         NETWORK | OWN_WORK | {"restart"},
         action=A.CHECK_CABLE,
         works=False,
@@ -166,7 +180,8 @@ NETWORK_RULES: tuple[Rule, ...] = (
             ),
             Sign("anomaly", r"node_infiniband_port_rcv_errors_total", TELLING, "high", needed=True),
             Sign("suspect", r"loss", PROOF, needed=True),
-            Sign("suspect", r"loss-perhaps", WEAK, needed=True),
+            _PROBES_LOSE,
+            Sign("suspect", r"loss-perhaps(-by-probes)?", WEAK, needed=True),
             # Counted end to end: whose link it was that lost them they do not say.
             Sign("anomaly", rf"{_PORT}(local_ack_timeout_err|packet_seq_err)(_total)?", WEAK, "high"),
             Sign("anomaly", rf"{_PORT}(out_of_sequence|roce_adp_retrans(_to)?)(_total)?", WEAK, "high"),
@@ -219,6 +234,7 @@ NETWORK_RULES: tuple[Rule, ...] = (
             Sign("anomaly", rf"{_PORT}(port_xmit_wait|tx_discards_phy)(_total)?", FITTING, "high", needed=True),
             Sign("anomaly", r"(ifOutOctets|node_network_transmit_bytes_total)", WEAK, "low"),
             Sign("suspect", r"queue", FITTING, needed=True),
+            replace(_PROBES_WAIT, needed=True),
             *_HOST_RETRANSMITS,
         ),
         NETWORK,
@@ -240,6 +256,7 @@ NETWORK_RULES: tuple[Rule, ...] = (
             ),
             Sign("anomaly", r"node_infiniband_port_(rcv|xmit)_data_total", WEAK, "high"),
             Sign("suspect", r"queue", FITTING),
+            _PROBES_WAIT,
             *_DROPS,
         ),
         NETWORK | OWN_WORK,
@@ -261,7 +278,7 @@ NETWORK_RULES: tuple[Rule, ...] = (
         ("switch",),
         Layer.FABRIC,
         ANY,
-        _CARRIER,
+        (*_CARRIER, _PROBES_DIE),
         NETWORK | OWN_WORK | {"restart"},
         prior=RARE,
         action=A.CONTACT_SUPPORT,
@@ -283,6 +300,8 @@ NETWORK_RULES: tuple[Rule, ...] = (
                 needed=True,
             ),
             Sign("event", r"path-dead|blackhole", PROOF, needed=True),
+            _PROBES_LOSE,
+            Sign("suspect", r"loss-perhaps-by-probes", WEAK, needed=True),
             Sign("anomaly", r"sflow_dropped\w*", FITTING, "high", needed=True),
             Sign("conflict", r"off-path|loop|never-arrives", FITTING, needed=True),
         ),

@@ -117,6 +117,7 @@ NODE_RULES: tuple[Rule, ...] = (
             Sign(
                 "anomaly", r"node_pressure_cpu_(waiting|stalled)_seconds_total", FITTING, "high", "peers", needed=True
             ),
+            Sign("suspect", r"host-stall-by-probes", FITTING, needed=True),
             Sign("anomaly", r"node_load1", WEAK, "high", "peers"),
             Sign("anomaly", r"node_procs_running", WEAK, "high", "peers"),
         ),
