@@ -25,7 +25,8 @@ def test_every_program_is_in_the_list() -> None:
     programs -= {"weights", "sensitivity"}  # what signs tell, which constants decide: they score nothing
     assert programs <= {job.module for job in JOBS}
     # Real jobs take real minutes, and tests/jobs has the small ones; so do ten times the load and a store that hangs.
-    programs -= {"healthy", "stranger", "overload"}
+    # A simulated fleet takes a minute to judge; tests/unit/evals/test_simulated.py has a small one.
+    programs -= {"healthy", "stranger", "overload", "simulated"}
     assert programs <= {job.module for job in chosen("", quick=True)}
     assert len({job.name for job in JOBS}) == len(JOBS)
 
@@ -110,8 +111,8 @@ def test_an_interrupted_round_goes_on_with_what_is_left(
     assert main(words) == 130
     assert called == ["onset", "whatif"]
     assert main(words) == 1  # paths failed
-    whole = ["whatif", "paths", "ledger", "lab", "quiet", "tenants", "faults-on-disk", "overload", "healthy",
-             "stranger"]  # fmt: skip
+    whole = ["whatif", "paths", "ledger", "lab", "simulated", "quiet", "tenants", "faults-on-disk", "overload",
+             "healthy", "stranger"]  # fmt: skip
     assert called[2:] == whole
     assert main(words) == 1
     assert called[2 + len(whole) :] == ["paths"]
