@@ -47,6 +47,7 @@ class Probed:
     dead: tuple[str, ...] = ()  # links, or hosts: nothing comes over them since `since_s`
     since_s: int = 0  # second from which on it is so, T0 is 0
     until_s: int = 5
+    unheard: str = ""  # a host of which nothing ever came: every other second all that was sent to it is lost
     stalls: Mapping[str, int] = field(default_factory=dict)  # ns, in every third second
     seconds: int = 20
     traced: bool = True
@@ -90,6 +91,8 @@ class Probed:
             gone = active and self._is_dead(route, one, other)
             row[f"{way}_sent"] = 0 if gone else SENT
             row[f"{way}_lost"] = 0 if gone else sum(rng.random() > kept for _ in range(SENT))
+        if self.unheard in (src, dst):
+            row |= dict.fromkeys(("there_sent", "there_lost", "back_sent", "back_lost"), SENT * (second % 2))
         if not row["back_sent"]:  # nobody says what came there
             row |= {"there_sent": 0, "there_lost": 0, "state": "few-points"}
         return row

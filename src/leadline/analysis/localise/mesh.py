@@ -89,6 +89,13 @@ class _Seen:
     traced: Traced
     routes: Routes
 
+    @property
+    def begun_P(self) -> Bools:
+        """Paths over which something came in the last minute. Others have not begun, as the other host's prober has
+        not, or are dead for longer."""
+        found: Bools = (self.sent_PT > self.lost_PT).any(axis=1)
+        return found
+
 
 def named_by_probes(
     edge_fit: pa.Table, delay: pa.Table, probe_hop: pa.Table, relation: pa.Table, window: Window
@@ -103,7 +110,7 @@ def named_by_probes(
     if not (_loses(told) or len(waits.way_N)):
         return stalls  # all else begins with that
     seen = _seen(told, probe_hop, relation, window)
-    out_PT = told.still_HT[seen.src_P] | told.still_HT[seen.dst_P] | seen.changing_PT
+    out_PT = told.still_HT[seen.src_P] | told.still_HT[seen.dst_P] | seen.changing_PT | ~seen.begun_P[:, None]
     sent_PT, lost_PT = (np.where(out_PT, 0.0, each) for each in (seen.sent_PT, seen.lost_PT))
     found = [Named(each, in_words(each), begin_ns + each.since * S) for each in _dead(seen)]
     bad = {one for each in found for one in each.found.members}
@@ -238,7 +245,7 @@ def _dead(seen: _Seen) -> list[Found]:
     usual_P = np.array([np.median(row[row > 0]) if (row > 0).any() else 0.0 for row in seen.sent_PT])
     for slot in range(SLOTS - DEAD_SLOTS, SLOTS):
         heard_P = heard_PT[:, slot]
-        expected_P = np.where(seen.silent_PT[:, slot], usual_P, heard_P)
+        expected_P = np.where(seen.silent_PT[:, slot] & seen.begun_P, usual_P, heard_P)
         for each in dead(seen.told, expected_P, heard_P):
             found.setdefault(each.members, _since(each, seen, slot))
     return list(found.values())

@@ -87,6 +87,10 @@ def test_what_lets_nothing_through_is_dead_since_then(dead: str) -> None:
     assert abs(row["start_ns"] - (T0 + 2 * S)) <= S
 
 
+def test_a_host_whose_prober_has_not_begun_is_neither_dead_nor_lossy() -> None:
+    assert suspects(Probed(unheard="h3").tables()) == []
+
+
 def test_a_whole_spine_is_told_from_its_links() -> None:
     (row,) = suspects(Probed(dead=(up(1, 1), up(2, 1)), since_s=2).tables())
     assert row["kind"] == "dead"
