@@ -93,8 +93,7 @@ class _Seen:
     def begun_P(self) -> Bools:
         """Paths over which something came in the last minute. Others have not begun, as the other host's prober has
         not, or are dead for longer."""
-        found: Bools = (self.sent_PT > self.lost_PT).any(axis=1)
-        return found
+        return np.asarray((self.sent_PT > self.lost_PT).any(axis=1), bool)
 
 
 def named_by_probes(

@@ -12,7 +12,7 @@ SOURCE = "inventory"
 
 def relations(topology: Topology, from_ns: int) -> list[dict[str, object]]:
     """Rows of `relation` that hold since `from_ns`: ports and GPUs in hosts, ports in switches, ports linked,
-    and the addresses of hosts' ports.
+    and the addresses of ports.
 
     What a real inventory does not know is not told: which hosts share an emulated machine stands in the truth only.
     """
@@ -45,5 +45,6 @@ def _edges(topology: Topology) -> Iterator[tuple[str, str, str]]:
     for switch in topology.switches:
         for port in switch.ports:
             yield port.id, "in", entity_id("switch", switch.name)
+            yield entity_id("address", port.address), "in", port.id  # that routers answer traces with
     for link in topology.links:
         yield link.b.id, "linked", link.a.id

@@ -52,8 +52,8 @@ _CARRIER = (
 # (docs/figures.md).
 _PROBES_LOSE = Sign("suspect", r"loss-by-probes", PROOF, needed=True)
 _PROBES_DIE = Sign("suspect", r"dead-by-probes", PROOF, needed=True)
-# A queue is where it is told; that nothing else makes one so far beyond those of all other links is not certain.
-_PROBES_WAIT = Sign("suspect", r"queue-by-probes", TELLING)
+# A queue is where it is told. One that stood before the job became slow is its own: of flows that share a link.
+_PROBES_WAIT = Sign("suspect", r"queue-by-probes", TELLING, within_s=30)
 
 NETWORK_RULES: tuple[Rule, ...] = (
     # -- NICs and links --------------------------------------------------------------------------------------------
