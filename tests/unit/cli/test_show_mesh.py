@@ -227,7 +227,7 @@ def answers(count: int, racks: int = 0) -> dict[str, Any]:
          "of": [each // 4 if each >= 0 else -1 for each in rack_of]},
     ]  # fmt: skip
     whole = {"schema": 1, "at_ns": 20 * S, "from_ns": 10 * S, "measure": "p50", "unit": "ns", "traffic_class": 0,
-             "classes": [], "hosts": names, "why": ""}  # fmt: skip
+             "classes": [], "hosts": names, "routers_total": 0, "routers_unplaced": [], "why": ""}  # fmt: skip
     zeros, nothing = [0] * count, [None] * count
     lists = ("inbound_silent", "outbound_silent", "nics_total", "nics_healthy", "nics_unknown", "state")
     board = {
@@ -255,6 +255,14 @@ def test_a_matrix_fits_80_columns_or_folds(count: int, racks: int, by: str) -> N
     matrix = heat(square, 5000.0, 80)
     assert max(len(line.plain) for line in matrix) <= 80
     assert len(matrix) == len(square.names) + len(str(len(square.names)))
+
+
+def test_routers_that_no_inventory_knows_are_told_with_what_to_do() -> None:
+    found = answers(5, 0)
+    found["mesh"] |= {"routers_total": 6, "routers_unplaced": ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"]}
+    told = "\n".join(drawn(lambda out: show_mesh.tell(out, found, 5000.0)))
+    assert "4 of 6 routers that answer traces are in no inventory (10.0.0.1, 10.0.0.2, 10.0.0.3, ...)" in told
+    assert "address:A in swport:SWITCH/PORT" in told
 
 
 def test_a_fold_is_the_worst_of_its_pairs_and_silence_is_seen_first() -> None:

@@ -32,7 +32,7 @@ from leadline.cli.words.mesh import (
 )
 
 PIPE_COLUMNS = 80  # of a matrix in a pipe, which has no width
-HOSTS_SHOWN, PAIRS_SHOWN, PLACES_SHOWN, FLOWS_SHOWN = 20, 8, 20, 5
+HOSTS_SHOWN, PAIRS_SHOWN, PLACES_SHOWN, FLOWS_SHOWN, ROUTERS_SHOWN = 20, 8, 20, 5, 3
 FOLDS = {"rack": "rack", "ecmp": "ECMP group", "pod": "pod", "run": "run of hosts"}
 
 
@@ -108,6 +108,7 @@ def for_programs(found: Mapping[str, Any], threshold: float, match: str = "", jo
     return {
         **{name: of_mesh[name] for name in ("schema", "at_ns", "from_ns", "measure", "unit", "traffic_class")},
         "classes": of_mesh["classes"],
+        **{name: of_mesh[name] for name in ("routers_total", "routers_unplaced")},
         "threshold": threshold,
         "hosts": [
             {"host": host.name, "state": host.state, "slow": host.slow(threshold), "words": host.words,
@@ -145,6 +146,7 @@ def tell(
     _dark(out, hosts)
     _places(out, hosts, threshold, of_mesh["unit"])
     _machines(out, board, {host.name for host in hosts})
+    _routers(out, of_mesh)
     _flows(out, found["flows"])
 
 
@@ -255,6 +257,18 @@ def _machines(out: Console, board: Mapping[str, Any], shown: set[str]) -> None:
     for one in board["machines_unknown"]:
         if names := sorted(shown.intersection(board["hosts"][at] for at in one["hosts"])):
             out.print(f"whether they share a machine is unknown: {ranges(names, 4)}: {one['why']}", style="dim")
+
+
+def _routers(out: Console, of_mesh: Mapping[str, Any]) -> None:
+    unplaced = of_mesh["routers_unplaced"]
+    if unplaced:
+        more = ", ..." if len(unplaced) > ROUTERS_SHOWN else ""
+        out.print(
+            f"{len(unplaced)} of {of_mesh['routers_total']} routers that answer traces are in no inventory "
+            f"({', '.join(unplaced[:ROUTERS_SHOWN])}{more}): what is bad beyond them is not located. Tell whose "
+            "addresses they are: address:A in swport:SWITCH/PORT",
+            style="yellow", soft_wrap=True,
+        )  # fmt: skip
 
 
 def _flows(out: Console, found: Mapping[str, Any]) -> None:

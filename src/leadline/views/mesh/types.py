@@ -30,6 +30,10 @@ class MeshAnswer(BaseModel):
     values: list[list[float | None]]
     bounds_ns: list[list[int | None]] = Field(description="values are right to within this; null: unknown")
     silent: list[tuple[int, int]] = Field(description="row and column of pairs that were probed, and nothing arrived")
+    routers_total: int = Field(description="addresses that answered traces of the last five minutes")
+    routers_unplaced: list[str] = Field(
+        description="of these, those of which nobody tells whose they are: what is bad beyond them is not located"
+    )
     why: str
 
 

@@ -20,6 +20,7 @@ from leadline.views.mesh.windows import LOOK_NS, NO_DELAY
 S = 10**9
 END = 1_750_000_000 * S
 PROVIDER = {"tenant": "provider", "cluster": "default", "analysis": "clock", "version": 1, "revision": 1}
+PROVIDER_S = {"tenant": "provider", "cluster": "default"}
 BETA = Principal("beta", "default", Role.TENANT_READ)
 PROVIDERS = Principal("provider", "default", Role.TENANT_READ)
 
@@ -40,7 +41,17 @@ def fit(host: str, offset: int, bound: int, *, ago_s: float = 0, **more: Any) ->
     )  # fmt: skip
 
 
+def hop(address: str, ago_s: int = 10) -> dict[str, Any]:
+    at = {"time_ns": END - ago_s * S, "hop": len(address)}
+    return row("probe_hop", **PROVIDER_S | {"src": "h1", "dst": "h2", "address": address, **at})
+
+
 ROWS = {
+    "probe_hop": [hop("10.201.1.0"), hop("10.201.2.10"), hop("10.201.2.10", 20), hop(""), hop("10.9.9.9", 301)],
+    "relation": [
+        row("relation", **PROVIDER_S | {"child": f"address:{address}", "parent": parent, "kind": "in"})
+        for address, parent in (("10.201.1.0", "swport:spine1/Ethernet1"), ("10.201.2.10", "port:h1/eth0"))
+    ],
     "delay": [
         delay("h1", "h2", 9_000, ago_s=20),  # older than the next
         delay("h1", "h2", 5_000, revision=0),
@@ -143,3 +154,9 @@ def test_a_mesh_that_is_too_large_keeps_the_worst(store: Store) -> None:
     assert (len(found["hosts"]), found["hosts_total"]) == (HOSTS_MAX, HOSTS_MAX + 11)
     assert found["hosts"][-1] == f"h{HOSTS_MAX + 10}"
     assert "h0" not in found["hosts"]
+
+
+def test_routers_of_which_nobody_tells_whose_they_are_are_named_to_who_can_mend_it(store: Store) -> None:
+    found = mesh(store, who=Principal("provider", "default", Role.OPERATOR))
+    assert (found["routers_total"], found["routers_unplaced"]) == (2, ["10.201.2.10"]), "a host's port places none"
+    assert mesh(store)["routers_total"] == 0
