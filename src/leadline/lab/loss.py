@@ -53,8 +53,9 @@ def _loss(steps: Sequence[Step], one: Span, others: Sequence[Span], gpus: int) -
     usual_ns = statistics.median(usual)
     lost_ns, shared = 0.0, False
     for step in steps:
-        excess_ns = max(0.0, step[1] - step[0] - usual_ns)
-        if not one.meets(step) or not excess_ns:
+        # Of a step that was long before the fault began (a checkpoint) it took the rest at most.
+        excess_ns = min(max(0.0, step[1] - step[0] - usual_ns), step[1] - max(step[0], one.onset_ns))
+        if not one.meets(step) or excess_ns <= 0:
             continue
         sharers = sum(span.meets(step) for span in faults)
         shared = shared or sharers > 0

@@ -127,3 +127,10 @@ def test_a_job_that_hangs_or_died_loses_all_from_its_last_step_on() -> None:
     assert until_now(steps, {0: 0, 1: 0}, 9 * second) == steps, "it is done"
     assert until_now(steps, {}, 9 * second) == steps, "it is preempted"
     assert until_now([], {0: 1}, 9 * second) == []
+
+
+def test_a_step_that_was_long_before_the_fault_began_cost_what_was_left_of_it() -> None:
+    second = 10**9
+    steps = [(at * second, (at + 1) * second) for at in range(5)] + [(5 * second, 15 * second)]
+    (found,) = losses(steps, [Span(14 * second, 20 * second)], 4)
+    assert found == Loss(4.0, False), "a checkpoint of nine seconds, and one second of a fault"
