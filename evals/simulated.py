@@ -181,7 +181,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--split", choices=SPLITS, default="train", help="which seeds; test: once a release")
     parser.add_argument("--count", type=int, default=CASES, help="so many cases")
     parser.add_argument("--first", type=int, default=0, help="number of the first one within the split")
-    parser.add_argument("--only", default="", help="of these, those with one of these words in their name: slow-link,dead")
+    parser.add_argument(
+        "--only", default="", help="of these, those with one of these words in their name: slow-link,dead"
+    )
     parser.add_argument("--no-probes", action="store_true", help="without what a mesh of probers sees")
     parser.add_argument("--keep", type=Path, help="keep the bundles here, and judge those that are there again")
     parser.add_argument("--cache", type=Path, help="keep verdicts here, by bundle and source: the next time is quick")
