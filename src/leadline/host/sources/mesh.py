@@ -78,7 +78,7 @@ class Mesh(Source):
             "probes are stamped by the agent itself: one-way delays are right to microseconds, not to 0.1 us",
             Grant(service="install the package for x86-64, or build it: scripts/build-prober (a C compiler)",
                   pod="the image has it for x86-64"),
-            ("congestion", "switch-loss", "blackhole"),
+            ("link-errors", "slow-link", "link-down", "congestion", "switch-loss"),
         ),
         Access(
             "the address that other hosts probe",
@@ -86,7 +86,7 @@ class Mesh(Source):
             "this host is not in the mesh: no one-way delays to or from it, and its clock is not compared",
             Grant(service="agent.mesh_address, agent.mesh_port; a firewall lets UDP through at it",
                   pod="agent.config.mesh_address, mesh_port; a network policy lets UDP through at it"),
-            ("congestion", "switch-loss", "blackhole"),
+            ("link-errors", "slow-link", "link-down", "congestion", "switch-loss"),
         ),
         Access(
             "clock daemon (chrony, ntpd, PTP)",
