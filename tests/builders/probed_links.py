@@ -42,16 +42,16 @@ class Probed:
 
     loses: Mapping[Crossed, float] = field(default_factory=dict)
     waits_ns: Mapping[Crossed, int] = field(default_factory=dict)
-    tails_ns: Mapping[Crossed, int] = field(default_factory=dict)  # that only the slowest hundredth waits
-    noise_ns: int = 0  # up to which the slowest hundredth of any path waits
     dead: tuple[str, ...] = ()  # links, or hosts: nothing comes over them since `since_s`
     since_s: int = 0  # second from which on it is so, T0 is 0
     until_s: int = 5
-    unheard: str = ""  # a host of which nothing ever came: every other second all that was sent to it is lost
     stalls: Mapping[str, int] = field(default_factory=dict)  # ns, in every third second
     seconds: int = 20
     traced: bool = True
     loss: float = 0.0  # anywhere
+    tails_ns: Mapping[Crossed, int] = field(default_factory=dict)  # that only the slowest hundredth waits
+    noise_ns: int = 0  # up to which the slowest hundredth of any path waits
+    unheard: str = ""  # a host of which nothing ever came: every other second all that was sent to it is lost
 
     def tables(self) -> dict[str, pa.Table]:
         rng = random.Random(7)
