@@ -205,7 +205,7 @@ def _suspects(rows: Iterable[Mapping[str, Any]], now_ns: int) -> Iterable[Piece]
             end_ns = row["seen_ns"]
         probability = _finite(row["probability"])
         what = (row["kind"] or "") + ("" if probability >= SUSPECT_SURE else "-perhaps")
-        if told and {each.get("table") for each in told} <= PROBED:
+        if told and {str(each.get("table", "")) for each in told} <= PROBED:
             what += "-by-probes"
         first = str(told[0].get("text", ""))[:160] if told else ""
         text = f"{first or row['kind'] or ''} (probability {probability:.2f})"
