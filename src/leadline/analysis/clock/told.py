@@ -42,7 +42,8 @@ READINGS = 5
 # most 500 ppm. Source: definition.
 SLEWED_NS = 1_000_000
 TIME_MAX_NS = 2**60  # 36 years: offsets beyond it are no clock's, and sums of them hold no ns. Source: bound
-# 73 years: a host's clock since 1970 against its prober's since the boot. What is beyond is cut, so that sums hold.
+# ns, 73 years: a host's clock since 1970 against its prober's since the boot. What is beyond is cut, so that sums hold.
+# Source: bound.
 AHEAD_MAX_NS = 2**61
 READING_NS = 50.0  # by which both clocks are not read at one moment. Source: measured (half of two vDSO calls)
 

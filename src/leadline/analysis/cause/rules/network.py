@@ -52,7 +52,8 @@ _CARRIER = (
 # (docs/figures.md).
 _PROBES_LOSE = Sign("suspect", r"loss-by-probes", PROOF, needed=True)
 _PROBES_DIE = Sign("suspect", r"dead-by-probes", PROOF, needed=True)
-# A queue is where it is told. One that stood before the job became slow is its own: of flows that share a link.
+# A queue is where it is told. One that stood for more than so many seconds before the job became slow is its own, of
+# flows that share a link: a queue is told over windows of 25 s. Source: judgement.
 _PROBES_WAIT = Sign("suspect", r"queue-by-probes", TELLING, within_s=30)
 
 NETWORK_RULES: tuple[Rule, ...] = (
