@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     told.append(seconds_per_run(scores))
     if not given.json:
-        _print(scores, from_ns, given.wrong)
+        print_all(scores, from_ns, given.wrong)
     tell(
         "evals.lab",
         conditions(given.seed, runs=len(runs), **(details(scores) if given.json else {})),
@@ -93,10 +93,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def seconds_per_run(scores: Scores) -> Figure:
+    """How long judging one took."""
     return Figure("judged_s_per_run", sum(scores.seconds) / len(scores.seconds), "s", None, "lower")
 
 
-def _print(scores: Scores, from_ns: dict[str, int], wrong_only: bool) -> None:
+def print_all(scores: Scores, from_ns: Mapping[str, int], wrong_only: bool) -> None:
+    """All tables, for people. `from_ns`: when each run begins."""
     rows = sorted(map(as_row, scores.dear), key=lambda row: (row["fault"], row["run"]))
     print_rows(rows, wrong_only)
     if scores.cheap:
@@ -109,6 +111,7 @@ def _print(scores: Scores, from_ns: dict[str, int], wrong_only: bool) -> None:
 
 
 def details(scores: Scores) -> dict[str, Any]:
+    """The same for programs."""
     return {
         "faults": [as_row(each) for each in scores.dear],
         "cheap": [as_row(each) for each in scores.cheap],
@@ -131,11 +134,16 @@ def _parser() -> argparse.ArgumentParser:
         help="judge all again with this share of the senders of telemetry silent; 0: do not",
     )  # fmt: skip
     parser.add_argument("--seed", type=int, default=1, help="which senders are silent")
+    add_options(parser)
+    return parser
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What every program has that judges runs."""
     parser.add_argument("--cache", type=Path, help="keep verdicts here, by bundle and source: the next time is quick")
     parser.add_argument("--processes", type=int, default=2, help="runs judged at a time")
     parser.add_argument("--wrong", action="store_true", help="show only what is not right")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
-    return parser
 
 
 if __name__ == "__main__":

@@ -29,19 +29,9 @@ from typing import get_args
 import numpy as np
 from bench.figures import conditions, tell
 
-from evals.lab import details, seconds_per_run
+from evals.lab import add_options, details, print_all, seconds_per_run
 from evals.runs.judged import NOTHING_MISSING, Judged, Run, judged
-from evals.runs.report import (
-    Scores,
-    as_row,
-    figures,
-    part_figures,
-    print_failures,
-    print_false,
-    print_faults,
-    print_reliability,
-    print_rows,
-)
+from evals.runs.report import Scores, figures, part_figures
 from leadline.lab.truth import MAGNITUDES, Magnitude
 from leadline.model.errors import LeadlineError
 from leadline.simulator.effects import EFFECTS
@@ -162,12 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     told = [*figures(scores), *part_figures(scores), seconds_per_run(scores)]
     if not given.json:
-        rows = sorted(map(as_row, scores.dear), key=lambda row: (row["fault"], row["run"]))
-        print_rows(rows, given.wrong)
-        print_false(scores.false, {each.name: each.spec.start_ns for each in chosen})
-        print_failures(scores.failures)
-        print_faults(scores.dear)
-        print_reliability(scores.dear)
+        print_all(scores, {each.name: each.spec.start_ns for each in chosen}, given.wrong)
     about = conditions(
         seed_of(given.split, given.first), split=given.split, runs=len(chosen), probes=not given.no_probes,
         seen="simulated", **(details(scores) if given.json else {}),
@@ -186,10 +171,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--no-probes", action="store_true", help="without what a mesh of probers sees")
     parser.add_argument("--keep", type=Path, help="keep the bundles here, and judge those that are there again")
-    parser.add_argument("--cache", type=Path, help="keep verdicts here, by bundle and source: the next time is quick")
-    parser.add_argument("--processes", type=int, default=2, help="cases judged at a time")
-    parser.add_argument("--wrong", action="store_true", help="show only what is not right")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    add_options(parser)
     return parser
 
 

@@ -31,8 +31,7 @@ class _Piece:
     """Rows in one chunk, with what is known of their times."""
 
     rows: pa.Table
-    time_N: Numbers | None = None  # None: some have none
-    ordered: bool = False
+    time_N: Numbers | None = None  # None: in no order, or some have none
     low_ns: int = -INT64_MAX
     high_ns: int = INT64_MAX
 
@@ -40,7 +39,7 @@ class _Piece:
         """All rows with such a time, and perhaps more; None: there are none."""
         if self.low_ns > high_ns or self.high_ns < low_ns:
             return None
-        if not self.ordered or self.time_N is None or (low_ns <= self.low_ns and self.high_ns <= high_ns):
+        if self.time_N is None or (low_ns <= self.low_ns and self.high_ns <= high_ns):
             return self.rows
         first, last = np.searchsorted(self.time_N, low_ns, "left"), np.searchsorted(self.time_N, high_ns, "right")
         return self.rows.slice(int(first), int(last - first)) if last > first else None
@@ -53,7 +52,7 @@ def _piece(table: Table, tables: Sequence[pa.Table]) -> _Piece:
         return _Piece(rows)
     time_N = times.to_numpy()
     ordered = bool((time_N[1:] >= time_N[:-1]).all())
-    return _Piece(rows, time_N if ordered else None, ordered, int(time_N.min()), int(time_N.max()))
+    return _Piece(rows, time_N if ordered else None, int(time_N.min()), int(time_N.max()))
 
 
 @dataclass(slots=True)

@@ -122,13 +122,10 @@ def named_by_probes(
     bad |= {one for each in lossy_now for one in each.members}
     first_ns = window.to_ns - len(waits.ends_T) * window.window_ns
     # A link that is slow or full for a part of each step delays few probes, but those by its whole queue.
-    for value_N, least_ns in ((waits.queue_N, QUEUE_LEAST_NS), (waits.tail_N, TAIL_LEAST_NS)):
-        queue_PT = _queues(seen, waits, value_N, len(told.ways))
+    medians_PT, tails_PT = _queues(seen, waits, len(told.ways))
+    for queue_PT, least_ns, tail in ((medians_PT, QUEUE_LEAST_NS, False), (tails_PT, TAIL_LEAST_NS, True)):
         new = [each for each in queueing(seen.told, queue_PT, least_ns=least_ns) if not bad & set(each.members)]
-        found += [
-            Named(each, in_words(each, tail=value_N is waits.tail_N), first_ns + each.since * window.window_ns)
-            for each in new
-        ]
+        found += [Named(each, in_words(each, tail=tail), first_ns + each.since * window.window_ns) for each in new]
         bad |= {one for each in new for one in each.members}
     return [*found, *stalls]
 
@@ -242,9 +239,10 @@ def _dead(seen: _Seen) -> list[Found]:
     if not ((heard_PT == 0) & ((seen.sent_PT > 0) | seen.silent_PT))[:, -DEAD_SLOTS:].any():
         return []
     usual_P = np.array([np.median(row[row > 0]) if (row > 0).any() else 0.0 for row in seen.sent_PT])
+    begun_P = seen.begun_P
     for slot in range(SLOTS - DEAD_SLOTS, SLOTS):
         heard_P = heard_PT[:, slot]
-        expected_P = np.where(seen.silent_PT[:, slot] & seen.begun_P, usual_P, heard_P)
+        expected_P = np.where(seen.silent_PT[:, slot] & begun_P, usual_P, heard_P)
         for each in dead(seen.told, expected_P, heard_P):
             found.setdefault(each.members, _since(each, seen, slot))
     return list(found.values())
@@ -296,12 +294,14 @@ def _stands_out(tail_N: Ints) -> bool:
     return len(tail_N) > 0 and float(tail_N.max()) > max(TAIL_LEAST_NS, TAIL_TIMES * float(np.median(tail_N)))
 
 
-def _queues(seen: _Seen, waits: _Waits, value_N: Floats, ways: int) -> Floats:
-    """Queueing by path and window of `delay`, ns; NaN: not told."""
-    out = np.full((len(seen.src_P), len(waits.ends_T)), np.nan)
-    out[seen.routes.at(waits.way_N, waits.end_N), waits.slot_N] = value_N
-    out[_changing(seen.traced, ways, waits.ends_T, waits.window_ns)[seen.routes.way_P]] = np.nan
-    return out
+def _queues(seen: _Seen, waits: _Waits, ways: int) -> tuple[Floats, Floats]:
+    """Queueing of the median probe and of the 99th percentile by path and window of `delay`, ns; NaN: not told."""
+    cells = seen.routes.at(waits.way_N, waits.end_N), waits.slot_N
+    changing_PT = _changing(seen.traced, ways, waits.ends_T, waits.window_ns)[seen.routes.way_P]
+    medians_PT, tails_PT = (np.full((len(seen.src_P), len(waits.ends_T)), np.nan) for _ in range(2))
+    medians_PT[cells], tails_PT[cells] = waits.queue_N, waits.tail_N
+    medians_PT[changing_PT] = tails_PT[changing_PT] = np.nan
+    return medians_PT, tails_PT
 
 
 def _stalls(told: _Told, begin_ns: int) -> list[Named]:
