@@ -46,6 +46,9 @@ QUEUE_ROWS_MAX = 80  # a few bodies, so that it is full now and then
 BODY_ROWS_MAX = 60
 CONFIG = IngestConfig(queue_rows_max=QUEUE_ROWS_MAX, batch_rows=60, linger_s=0.002, requests_max=8, series_max=1000)
 
+# A run takes 1 s, 3 on two busy processors. A CI machine once stood still for most of a minute.
+RUN_S_MAX = 300.0
+
 Sample = tuple[int, int]  # series id, time in ns
 
 
@@ -135,6 +138,8 @@ class World:
         self.parts: Tally[str] = Tally()  # samples refused of requests, by reason
         self.written = 0  # samples acknowledged
         self._number = 0
+        self.troubles = 0  # how often trouble came
+        self.pause_s = 0.0  # the longest time between two
 
     def how_broken(self) -> float:
         """How likely an append fails. Asked by each append, which is when most rows wait."""
@@ -282,8 +287,11 @@ class World:
     async def trouble(self) -> None:
         """Until cancelled: the clock moves, the disk gets better and worse, the process restarts and dies."""
         loop = asyncio.get_running_loop()
+        before = loop.time()
         while True:
             await asyncio.sleep(self.rng.uniform(0.0005, 0.006))
+            self.troubles += 1
+            self.pause_s, before = max(self.pause_s, loop.time() - before), loop.time()
             self.look()
             self.clock.advance(self.rng.uniform(-0.5, 3))
             event = self.rng.random()
@@ -325,16 +333,28 @@ class World:
         trouble = asyncio.create_task(self.trouble())
         senders = [*[self.remote_write] * 3, *[self.otlp] * 2, *[self.events] * 3]
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(RUN_S_MAX):
                 await asyncio.gather(*(self.send_all(make, 4) for make in senders))
+        except TimeoutError:
+            raise AssertionError(self._stuck()) from None
         finally:
             trouble.cancel()
-            await asyncio.gather(trouble, return_exceptions=True)
+            (ended,) = await asyncio.gather(trouble, return_exceptions=True)
+        assert isinstance(ended, asyncio.CancelledError), f"the trouble itself fell over: {ended!r}"
         self.broken = 0.0
         self.look()
         await self.restart()
         for process in self.ended:  # of those that died, threads that still try to reach the disk
             process.intake.stop()
+
+    def _stuck(self) -> str:
+        frames = [f"{f.f_code.co_filename}:{f.f_lineno}" for task in asyncio.all_tasks() for f in task.get_stack()]
+        return (
+            f"not done after {RUN_S_MAX:.0f} s: {sum(body.acknowledged for body in self.bodies)} of {len(self.bodies)} "
+            f"bodies acknowledged, {len(self.in_flight)} in flight, {len(self.ended)} processes ended, trouble came "
+            f"{self.troubles} times with {self.pause_s:.1f} s between two at most, an append fails with "
+            f"{self.broken}, waiting {self.process.intake.waiting_rows}, tasks at {', '.join(frames)}"
+        )
 
     def stop(self) -> None:
         for process in [*self.ended, self.process]:

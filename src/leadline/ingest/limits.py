@@ -179,7 +179,7 @@ class Turns:
             try:
                 await turn
             except asyncio.CancelledError:
-                if not turn.cancelled():  # its turn had come already
+                if not turn.cancelled() and turn.exception() is None:  # its turn had come already
                     self._end()
                 raise
         try:

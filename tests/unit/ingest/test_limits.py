@@ -143,6 +143,26 @@ def test_who_waits_no_longer_leaves_no_turn_behind() -> None:
     asyncio.run(run())
 
 
+def test_who_gave_way_and_hangs_up_gives_back_no_turn_that_it_never_had() -> None:
+    async def run() -> None:
+        gate = threading.Event()
+        with ThreadPoolExecutor(1) as pool:
+            turns = Turns(pool, 1, 4)
+            flood = [asyncio.create_task(turns.run("flood", gate.wait)) for _ in range(4)]
+            await asyncio.sleep(0)
+            honest = asyncio.create_task(turns.run("honest", gate.wait))
+            await asyncio.sleep(0)
+            flood[3].cancel()  # told to give way, and has not heard of it yet
+            await asyncio.sleep(0.01)
+            requests = turns.requests
+            gate.set()
+            await asyncio.gather(*flood, honest, return_exceptions=True)
+            assert requests == 4, "one is decoded, two of the flood and one of the other wait"
+            assert turns.requests == 0
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("body", [b"", b"x", bytes(range(256)) * 3])
 def test_the_batch_of_a_body_is_what_it_always_was(body: bytes) -> None:
     assert batch_of_body("acme", "event", body) == murmur3_128(b"acme/event/" + body)
