@@ -16,7 +16,7 @@ from leadline.simulator.fleet import Fleet, joined, text
 from leadline.simulator.flows import Edges, address, queue_pair
 from leadline.simulator.metrics import PCI
 from leadline.simulator.rows import Coded
-from leadline.simulator.targets import Befallen, Run
+from leadline.simulator.targets import Befallen, Run, ranks_of
 
 RANKS_TOLD_MAX = 64  # of a software version, of a recompilation: so many ranks tell it
 
@@ -63,7 +63,9 @@ def _told(fleet: Fleet, fault: Befallen, runs: list[Run], told: Told, at_ns: int
 
     def one(host: int, entity: str, place: int = 0, device: str = "") -> Happening:
         changes = 2 + 2 * count + (told.kind == "link-up")
-        words = told.message.format(pci=f"0000:{PCI[place].lower()}:00", pid=4000 + place, device=device, count=changes)
+        words = told.message.format(
+            pci=f"0000:{PCI[place].lower()}:00", pid=4000 + place, device=device, count=changes, rank=entity,
+        )  # fmt: skip
         attributes = (("pid", str(4000 + place)), ("process", "python")) if told.kind == "xid" else ()
         return Happening(at_ns, host, entity, told.kind, told.severity, told.code, words, told.source, attributes)
 
@@ -78,8 +80,13 @@ def _told(fleet: Fleet, fault: Befallen, runs: list[Run], told: Told, at_ns: int
         for host in fault.hosts[:1]:
             yield one(host, f"port:h{host + 1}/eth15")
     elif told.entity == "host":
-        for host in fault.hosts:
-            yield one(host, f"host:h{host + 1}")
+        of_links = [(link // fleet.rails, link % fleet.rails) for link in fault.links if link < fleet.host_links]
+        for host, place in [(host, 0) for host in fault.hosts] or of_links:
+            yield one(host, f"host:h{host + 1}", place)
+    elif told.entity == "its-rank" and fault.run >= 0:
+        run = runs[fault.run]
+        for rank in ranks_of(fault, run, per):
+            yield one(int(run.hosts[rank // per]), f"rank:{run.job}/{rank}", rank % per)
     elif told.entity == "rank" and fault.run >= 0:
         run = runs[fault.run]
         for rank in range(min(RANKS_TOLD_MAX, len(run.hosts) * per)):

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from leadline.simulator.fabric import Fabric, Floats, Ints
+from leadline.simulator.fabric import Bools, Fabric, Floats, Ints
 from leadline.simulator.fleet import FABRIC_BPS, HOST_BPS, Fleet
 from leadline.simulator.network import ROCE, LinkState, still
 from leadline.simulator.step_model import StepPlan, StepTimes, collective_times, sent_bytes, steps
@@ -27,6 +27,7 @@ class Laid:
     first: int
     times: StepTimes
     checkpoint_T: Ints
+    odd_R: Bools | None = None  # ranks that enter another collective in the first step of these
 
 
 class JobSteps:
@@ -161,10 +162,15 @@ class JobSteps:
         kept = max(1, int(np.searchsorted(times.start_TR[:, 0], stop_ns)))
         delay_TR = self._delays(active, begun, kept)
         checkpoint_T = self._checkpoints(active, kept, length_ns)
-        times = delayed(_first(times, kept), delay_TR, checkpoint_T)
+        odd = [each for each in begun if each.effect.diverges]
+        stuck_T = np.zeros(kept, np.int64)
+        if odd:  # all have entered, and it does not end
+            stuck_T[0] = round(max(each.end_s - each.at_s for each in odd) * 1e9)
+        times = delayed(_first(times, kept), delay_TR, checkpoint_T, stuck_T)
         kept = max(1, int(np.searchsorted(times.start_TR[:, 0], stop_ns)))
         times, checkpoint_T = _first(times, kept), checkpoint_T[:kept]
-        laid = Laid(self.step, times, checkpoint_T)
+        odd_R = np.isin(self.gpu_R, [gpu for each in odd for gpu in each.gpus]) if odd else None
+        laid = Laid(self.step, times, checkpoint_T, odd_R)
         self._account([*active, *(each for each in begun if each not in active)], times, checkpoint_T)
         self.at_ns = int(times.end_TR[-1].max())
         self.step += kept
@@ -197,6 +203,8 @@ class JobSteps:
                 hit = np.isin(self.gpu_R, fault.gpus) if fault.gpus else np.ones(self.ranks, bool)
                 delay_TR[:, hit] += wait_s * 1e9 * self.rng.uniform(0.9, 1.1, (count, int(hit.sum())))
         for fault in begun:
+            if fault.effect.diverges:
+                continue  # nobody is late
             hit = np.isin(self.gpu_R, fault.gpus) if fault.gpus else np.ones(self.ranks, bool)
             pause_s = fault.end_s - fault.at_s if fault.effect.hangs else fault.effect.pause_s[fault.level]
             delay_TR[0, hit] += pause_s * 1e9
@@ -231,7 +239,7 @@ class JobSteps:
 
     def _whole(self, laid: Laid, end_ns: int) -> Laid:
         ended = int((laid.times.end_TR.max(axis=1) <= end_ns).sum())
-        return Laid(laid.first, _first(laid.times, ended), laid.checkpoint_T[:ended])
+        return Laid(laid.first, _first(laid.times, ended), laid.checkpoint_T[:ended], laid.odd_R if ended else None)
 
     # -- for the counters -------------------------------------------------------------------------------------
 
@@ -265,25 +273,28 @@ class JobSteps:
         return float(len(pods) / pods.sum())
 
 
-def delayed(times: StepTimes, delay_TR: Ints, behind_T: Ints) -> StepTimes:
-    """The same steps when ranks wait so long for input first, and all of them so long at the end.
+def delayed(times: StepTimes, delay_TR: Ints, behind_T: Ints, stuck_T: Ints) -> StepTimes:
+    """The same steps when ranks wait so long for input first, all of them so long in the first collective, and all of
+    them so long at the end.
 
     All wait for the one that is last: what others have not waited for input they wait in the backward pass.
     """
-    if not delay_TR.any() and not behind_T.any():
+    if not delay_TR.any() and not behind_T.any() and not stuck_T.any():
         return times
     most_T = delay_TR.max(axis=1)
-    more_T = most_T + behind_T
+    more_T = most_T + stuck_T + behind_T
+    later_TC = np.zeros((len(stuck_T), times.arrive_TCR.shape[1]), np.int64)
+    later_TC[:, 1:] = stuck_T[:, None]
     shift_T = (np.cumsum(more_T) - more_T)[:, None]
     return StepTimes(
         times.start_TR + shift_T,
         times.data_TR + delay_TR,
         times.forward_TR,
-        times.backward_TR + (most_T[:, None] - delay_TR),
+        times.backward_TR + (most_T[:, None] - delay_TR) + stuck_T[:, None],
         times.optimizer_TR,
         times.end_TR + shift_T + more_T[:, None],
-        times.arrive_TCR + shift_T[:, None] + delay_TR[:, None, :],
-        times.finish_TCR + shift_T[:, None] + most_T[:, None, None],
+        times.arrive_TCR + shift_T[:, None] + delay_TR[:, None, :] + later_TC[:, :, None],
+        times.finish_TCR + shift_T[:, None] + (most_T + stuck_T)[:, None, None],
     )
 
 

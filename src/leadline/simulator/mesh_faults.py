@@ -10,12 +10,11 @@ import numpy as np
 from leadline.simulator.fabric import Bools, Floats, Ints
 from leadline.simulator.fleet import HOST_BPS, Fleet
 from leadline.simulator.jobs import JobSteps
-from leadline.simulator.targets import Befallen
+from leadline.simulator.targets import Befallen, links_of
 
 QUEUE_BYTES = 250_000.0  # as `network.LinkState`
 # What harms only packets that are long, of another class or of another protocol than probes.
 SPARES_PROBES = frozenset({"wrong-gid", "wrong-dscp", "wrong-mtu"})
-FILLED_BY_OTHERS = frozenset({"neighbour-congestion", "incast", "ecmp-collision", "colocated-neighbour"})
 # Shares of the time that a link must be busy for its queue to show in the smallest, median and 99th percentile.
 SHOWS_AT = np.array([0.99, 0.5, 0.01])
 
@@ -102,7 +101,7 @@ def troubles(fleet: Fleet, faults: list[Befallen]) -> list[Trouble]:
     found = []
     for fault in faults:
         effect, level = fault.effect, fault.level
-        hit = _links(fleet, fault)
+        hit = links_of(fleet, fault)
         down_s, reroute_s = effect.down_s[level], np.inf
         if down_s < 0:
             down_s, reroute_s = np.inf, effect.pause_s[level]
@@ -119,18 +118,7 @@ def troubles(fleet: Fleet, faults: list[Befallen]) -> list[Trouble]:
         found.append(
             Trouble(
                 fault.at_s, fault.end_s, hit_D, effect.loss[level], effect.capacity[level], bps,
-                effect.name in FILLED_BY_OTHERS, fault.run, down_s, effect.period_s, reroute_s, stall_ns, fault.hosts,
+                effect.queues == "others", fault.run, down_s, effect.period_s, reroute_s, stall_ns, fault.hosts,
             )
         )  # fmt: skip
     return found
-
-
-def _links(fleet: Fleet, fault: Befallen) -> Ints:
-    """Links that it befalls."""
-    ports = fleet.swports
-    links = list(fault.links)
-    if fault.effect.scope == "machine":
-        links += list(fault.gpus)
-    if fault.effect.scope == "spine":
-        links += ports.link[np.isin(ports.switch, fault.switches)].tolist()
-    return np.unique(np.array(links, np.int64))

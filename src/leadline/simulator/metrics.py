@@ -6,86 +6,28 @@ Counters go on from one chunk to the next. Values follow from what runs where an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from leadline.model.metric_units import unit_of
-from leadline.simulator.effects import EFFECTS
+from leadline.simulator.catalogue import FABRIC_BYTES_S, PORT_BYTES_S, Metric, Of, metric_of
+from leadline.simulator.effects import EFFECTS, Grows
 from leadline.simulator.fleet import Fleet, Ints, joined, text
-from leadline.simulator.targets import Befallen
+from leadline.simulator.targets import Befallen, links_of
 from leadline.wire.series_id import series_slices
 
 Floats = NDArray[np.float64]
-Of = Literal["gpu", "host", "port", "swport"]
 IDLE_W, FULL_W, IDLE_MHZ, FULL_MHZ = 70.0, 700.0, 345.0, 1980.0  # as in lab.telemetry.gpu_model
+FB_MIB = 81_559.0
 FRAME_BYTES = 4178.0
+QUEUE_BYTES = 250_000.0  # of a port, as `network.LinkState`
+OVER_LIMIT_S = 1000.0  # frames a second that a full queue holds back
+NOISE = 0.1  # standard deviation of what is usual of a busy machine, share of it
 PCI = ("1B", "3D", "4E", "5F", "9B", "BD", "CE", "DF") * 2
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One metric over all entities of a class; `wide`: only where everything is told."""
-
-    name: str
-    of: Of
-    kind: Literal["counter", "gauge"]
-    wide: bool = False
-
-    @property
-    def source(self) -> str:
-        """Way in, as in the lab."""
-        return "scrape" if self.exported else {"swport": "sflow"}.get(self.of, "otlp-http")
-
-    @property
-    def exported(self) -> bool:
-        """Told by an exporter of the host, not by the agent."""
-        return self.of == "gpu" or self.name.startswith("node_ethtool")
-
-    @property
-    def unit(self) -> str | None:
-        """As the lab tells it: agents say of counts that they are counts."""
-        return unit_of(self.name) or ("1" if self.source == "otlp-http" and self.kind == "counter" else None)
-
-    @property
-    def whole(self) -> bool:
-        """Whether it counts things, not seconds."""
-        return self.kind == "counter" and not self.name.endswith("seconds_total")
-
-
-_GPU = [
-    ("DCGM_FI_DEV_SM_CLOCK", "gauge"), ("DCGM_FI_DEV_GPU_TEMP", "gauge"), ("DCGM_FI_DEV_POWER_USAGE", "gauge"),
-    ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "counter"), ("DCGM_FI_DEV_GPU_UTIL", "gauge"),
-    ("DCGM_FI_DEV_XID_ERRORS", "gauge"), ("DCGM_FI_DEV_THERMAL_VIOLATION", "counter"),
-    ("DCGM_FI_DEV_FB_USED", "gauge"), ("DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "counter"),
-    ("DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", "counter"),
-]  # fmt: skip
-_PORT = [
-    "node_network_transmit_bytes_total", "node_network_receive_bytes_total", "node_network_transmit_packets_total",
-    "node_network_receive_packets_total", "node_network_carrier_changes_total",
-]  # fmt: skip
-_RDMA = [
-    "node_infiniband_out_of_sequence_total", "node_infiniband_local_ack_timeout_err_total",
-    "node_infiniband_symbol_error_total", "node_ethtool_rx_prio3_pause",
-    "node_ethtool_outbound_pci_stalled_wr_events",
-]  # fmt: skip
-_HOST = [
-    ("node_load1", "gauge"), ("node_memory_MemAvailable_bytes", "gauge"),
-    ("node_pressure_memory_stalled_seconds_total", "counter"), ("container_cpu_cfs_throttled_seconds_total", "counter"),
-    ("container_oom_events_total", "counter"),
-]  # fmt: skip
-_SWPORT = ["ifInOctets", "ifOutOctets", "ifInErrors", "ifOutDiscards"]
-
-CATALOGUE: tuple[Metric, ...] = (
-    *(Metric(name, "gpu", kind) for name, kind in _GPU),  # type: ignore[arg-type]
-    *(Metric(name, "port", "counter") for name in (*_PORT, *_RDMA)),
-    *(Metric(name, "host", kind) for name, kind in _HOST),  # type: ignore[arg-type]
-    *(Metric(name, "swport", "counter", wide=True) for name in _SWPORT),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,22 +42,24 @@ class Load:
 class Streams:
     """All metric streams of a fleet, in the order of their ids."""
 
-    def __init__(self, fleet: Fleet, wide: bool, start_ns: int, seed: int) -> None:
-        self.fleet, self.start_ns = fleet, start_ns
-        self.metrics = [each for each in CATALOGUE if wide or not each.wide]
+    def __init__(self, fleet: Fleet, metrics: Sequence[Metric], start_ns: int, seed: int) -> None:
+        self.fleet, self.start_ns, self.metrics = fleet, start_ns, metrics
+        wide = any(each.of == "swport" for each in metrics)
+        links = fleet.host_links
         self.counts: dict[Of, int] = {
-            "gpu": fleet.gpu_count, "port": fleet.host_links, "host": fleet.hosts,
+            "gpu": fleet.gpu_count, "port": links, "pcie": links, "optic": links, "host": fleet.hosts,
             "swport": len(fleet.swports.link) if wide else 0,
         }  # fmt: skip
         self.places = {}
         at = 0
         for metric in self.metrics:
-            self.places[metric.name] = slice(at, at + self.counts[metric.of])
+            self.places[metric.key] = slice(at, at + self.counts[metric.of])
             at += self.counts[metric.of]
         self.count = at
         self.rng = np.random.default_rng([seed, 20])
+        self._rng = np.random.default_rng([seed, 21])  # of what was added later, so that the others keep theirs
         self.state_S = np.zeros(at)  # counters so far
-        self._labels = {of: _labels(fleet, of) for of in ("gpu", "host", "port", "swport") if self.counts[of]}
+        self._labels = {of: _labels(fleet, of) for of in self.counts if self.counts[of]}
         ids = np.concatenate([self._ids(metric) for metric in self.metrics])
         # A bundle's order is that of the bytes of an id: low half first, each byte for byte.
         swapped = ids.byteswap()
@@ -129,17 +73,22 @@ class Streams:
         )
 
     def _host_of(self, of: Of) -> Ints:
-        per = {"gpu": self.fleet.gpus_per_host, "port": self.fleet.rails, "host": 1, "swport": 0}[of]
+        per = _per_host(self.fleet, of)
         return np.arange(self.counts[of]) // per if per else np.full(self.counts[of], -1)
 
     # -- identity ---------------------------------------------------------------------------------------------
 
     def _label_columns(self, metric: Metric) -> list[tuple[str, str | pa.Array]]:
-        labels = dict(self._labels[metric.of])
+        labels = {**self._labels[metric.of], **dict(metric.labels)}
+        if metric.of == "swport" and metric.exported:
+            labels["device"] = labels.pop("port")
+            labels |= {"instance": joined(labels["switch"], ":9100"), "job": "switch"}
+            if metric.name.startswith("node_qdisc"):
+                labels["kind"] = "htb"
         if metric.name.startswith("node_infiniband"):
             port = np.arange(self.counts["port"]) % self.fleet.rails
             labels |= {"device": text("mlx5_", port), "port": "1"}
-        if metric.name.startswith("node_ethtool"):
+        if metric.of == "port" and metric.name.startswith("node_ethtool"):
             host = labels.pop("host.name")
             labels |= {"instance": joined(host, ":9417"), "job": "ethtool-exporter", "nodename": host}
         if metric.name == "DCGM_FI_DEV_XID_ERRORS":
@@ -171,10 +120,14 @@ class Streams:
         if metric.name.startswith("node_infiniband"):
             link = np.arange(fleet.host_links)
             return "port", text("port:h", link // fleet.rails + 1, "/mlx5_", link % fleet.rails), hosts
+        if metric.of == "pcie":
+            return "host", joined("host:", hosts), hosts
         names = {
-            "gpu": fleet.gpu_names, "host": fleet.host_names, "port": fleet.port_names, "swport": fleet.swport_names,
+            "gpu": fleet.gpu_names, "host": fleet.host_names, "port": fleet.port_names, "optic": fleet.port_names,
+            "swport": fleet.swport_names,
         }[metric.of] if metric.of != "swport" or self.counts["swport"] else None  # fmt: skip
-        return metric.of, joined(f"{metric.of}:", names), hosts
+        kind = "xcvr" if metric.of == "optic" else metric.of
+        return kind, joined(f"{kind}:", names), hosts
 
     def series(self, end_ns: int) -> list[dict[str, object]]:
         """Columns of `series`, a metric at a time; tenant and cluster are added by who writes."""
@@ -185,7 +138,7 @@ class Streams:
             labels = self._label_columns(metric)
             out.append(
                 {
-                    "series": self._told_ids[self.places[metric.name]],
+                    "series": self._told_ids[self.places[metric.key]],
                     "name": [metric.name, count], "entity_kind": [kind, count],
                     "entity": entities, "unit": [metric.unit, count], "labels": _maps(labels, count),
                     "first_ns": np.full(count, self.start_ns), "last_ns": np.full(count, end_ns - 1),
@@ -209,42 +162,131 @@ class Streams:
             if left != 1.0 and fault.gpus:
                 clock_GT[np.ix_(np.array(fault.gpus), np.flatnonzero(_while(fault, at_s_T)))] *= left
         power_GT: Floats = np.round(IDLE_W + (FULL_W - IDLE_W) * busy_GT * (clock_GT / FULL_MHZ) ** 2, 3)
-        rates: dict[str, Floats] = {"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": power_GT * 1e3}
+        rates: dict[str, Floats] = {"gpu DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": power_GT * 1e3}
+        used_GT = np.where(busy_GT > 0, 62_000.0, 4.0)
         gauges: dict[str, Floats] = {
-            "DCGM_FI_DEV_SM_CLOCK": np.rint(clock_GT).astype(np.float64), "DCGM_FI_DEV_POWER_USAGE": power_GT,
-            "DCGM_FI_DEV_GPU_TEMP": np.round(28 + 0.07 * power_GT), "DCGM_FI_DEV_GPU_UTIL": np.round(busy_GT * 100),
-            "DCGM_FI_DEV_FB_USED": np.where(busy_GT > 0, 62_000.0, 4.0),
-            "node_load1": np.round(load.busy_HT * 2 * per, 2),
-            "node_memory_MemAvailable_bytes": np.where(load.busy_HT > 0, 1.2e12, 1.9e12),
+            "gpu DCGM_FI_DEV_SM_CLOCK": np.rint(clock_GT).astype(np.float64),
+            "gpu DCGM_FI_DEV_POWER_USAGE": power_GT, "gpu DCGM_FI_DEV_GPU_TEMP": np.round(28 + 0.07 * power_GT),
+            "gpu DCGM_FI_DEV_GPU_UTIL": np.round(busy_GT * 100), "gpu DCGM_FI_DEV_FB_USED": used_GT,
+            "gpu DCGM_FI_DEV_FB_FREE": FB_MIB - used_GT, "gpu DCGM_FI_PROF_GR_ENGINE_ACTIVE": np.round(busy_GT, 3),
+            "gpu DCGM_FI_DEV_CLOCKS_EVENT_REASONS": np.where(busy_GT > 0.02, 0.0, 1.0),
+            "host node_load1": np.round(load.busy_HT * 2 * per, 2),
+            "host node_memory_MemAvailable_bytes": np.where(load.busy_HT > 0, 1.2e12, 1.9e12),
         }  # fmt: skip
         sent_PT = np.repeat(load.sent_HT, self.fleet.rails, axis=0)
-        for way in ("transmit", "receive"):
-            rates[f"node_network_{way}_bytes_total"] = sent_PT
-            rates[f"node_network_{way}_packets_total"] = sent_PT / FRAME_BYTES
+        for way, short in (("transmit", "xmit"), ("receive", "rcv")):
+            rates[f"port node_network_{way}_bytes_total"] = sent_PT
+            rates[f"port node_network_{way}_packets_total"] = sent_PT / FRAME_BYTES
+            rates[f"port node_infiniband_port_{short}_data_total"] = sent_PT / 4  # in words of four bytes
+            rates[f"port node_infiniband_port_{short}_packets_total"] = sent_PT / FRAME_BYTES
         if self.counts["swport"]:
-            up_LT = self._links(load, sent_PT)
-            carried_WT = up_LT[self.fleet.swports.link]
-            rates["ifInOctets"] = rates["ifOutOctets"] = carried_WT
+            carried_LT = self._links(load, sent_PT) + self._of_others(at_s_T, faults)
+            carried_WT = carried_LT[self.fleet.swports.link]
+            for octets, frames, way in (("ifIn", "ifInUcastPkts", "receive"), ("ifOut", "ifOutUcastPkts", "transmit")):
+                rates[f"swport {octets}Octets"] = carried_WT
+                rates[f"swport {frames}"] = carried_WT / FRAME_BYTES
+                rates[f"swport node_network_{way}_bytes_total"] = carried_WT
+            bytes_s_W = np.where(self.fleet.swports.link < self.fleet.host_links, PORT_BYTES_S, FABRIC_BYTES_S)
+            speed_WT = np.repeat(bytes_s_W[:, None], len(at_s_T), axis=1)
+            gauges |= {"swport node_network_speed_bytes": speed_WT, "swport ifSpeed": speed_WT * 8}
         for metric in self.metrics:
-            place = self.places[metric.name]
-            if metric.name in gauges:
-                out[place] = gauges[metric.name]
+            place = self.places[metric.key]
+            if metric.key in gauges:
+                out[place] = gauges[metric.key]
             elif metric.kind == "gauge":
-                out[place] = 0.0
+                out[place] = self._usual(metric, load, len(at_s_T))
             else:
-                self._count(out, metric, rates.get(metric.name), period_s)
+                rate_NT = rates.get(metric.key)
+                if rate_NT is None and (metric.usual or metric.busy):
+                    rate_NT = self._usual(metric, load, len(at_s_T))
+                self._count(out, metric, rate_NT, period_s)
         self._grow(out, at_s_T, period_s, faults)
+        self._hold(out, at_s_T, faults)
+        if self.counts["swport"]:
+            self._queue(out, carried_LT, at_s_T, period_s, faults)
         self._errors(out, at_s_T, faults)
         return out
 
+    def _usual(self, metric: Metric, load: Load, count: int) -> Floats:
+        """What a sound machine says, (N, T): constant where its load does not matter."""
+        shape = (self.counts[metric.of], count)
+        if not metric.busy:
+            return np.full(shape, metric.usual)
+        busy_NT = load.busy_HT[self._host_of(metric.of)]
+        noise_NT = np.maximum(0.0, 1.0 + NOISE * self._rng.standard_normal(shape))
+        found: Floats = np.maximum(0.0, metric.usual + metric.busy * busy_NT) * noise_NT
+        return np.round(found) if metric.kind == "gauge" and metric.name.startswith("node_procs") else found
+
+    def _of_others(self, at_s_T: Floats, faults: list[Befallen]) -> Floats:
+        """Bytes a second that others send over links, (L, T): they take what the befallen jobs do not get."""
+        out = np.zeros((self.fleet.links, len(at_s_T)))
+        for fault in faults:
+            if fault.effect.queues == "others":
+                share = 1.0 - fault.effect.capacity[fault.level]
+                hit = links_of(self.fleet, fault)
+                out[hit] += share * self.fleet.capacity_bps_L[hit][:, None] / 8 * _while(fault, at_s_T)
+        return out
+
+    def _queue(self, out: Floats, carried_LT: Floats, at_s_T: Floats, period_s: float, faults: list[Befallen]) -> None:
+        """Ports that send more than their link takes: the queue stands, and is full when it is looked at as often as
+        the link is busy. What is over the limit waits, and some of it is dropped."""
+        ports, rest = self.fleet.swports, "swport node_qdisc_backlog" in self.places
+        for fault in faults:
+            effect = fault.effect
+            if not effect.queues or not rest:
+                continue
+            hit = links_of(self.fleet, fault)
+            left = effect.capacity[fault.level]
+            during_T = _while(fault, at_s_T)
+            for port in np.flatnonzero(np.isin(ports.link, hit)).tolist():
+                link = ports.link[port]
+                busy_T = np.clip(carried_LT[link] * 8 / (left * self.fleet.capacity_bps_L[link]), 0.0, 1.0)
+                busy_T = (
+                    busy_T if effect.queues == "own" else np.ones(len(at_s_T))
+                )  # others fill it whatever a job does
+                full_T = (self._rng.random(len(at_s_T)) < busy_T) & during_T
+                bytes_T = np.rint(QUEUE_BYTES * self._rng.uniform(0.5, 1.0, len(at_s_T))) * full_T
+                out[self.places["swport node_qdisc_backlog"].start + port] += bytes_T
+                out[self.places["swport node_qdisc_current_queue_length"].start + port] += np.rint(
+                    bytes_T / FRAME_BYTES
+                )
+                busy_s_T = busy_T * during_T * period_s
+                self._more(out, "swport node_qdisc_overlimits_total", port, np.cumsum(OVER_LIMIT_S * busy_s_T))
+                for name in ("node_qdisc_drops_total", "ifOutDiscards"):
+                    self._more(out, f"swport {name}", port, np.cumsum(effect.drops_s[fault.level] * busy_s_T))
+
+    def _more(self, out: Floats, key: str, entity: int, more_T: Floats) -> None:
+        """Let a counter of one entity be higher by that much; it stays so afterwards."""
+        row = self.places[key].start + entity
+        out[row] = np.floor(out[row] + more_T) if key.rpartition("_")[2] != "seconds" else out[row] + more_T
+        self.state_S[row] += more_T[-1]
+
+    def _hold(self, out: Floats, at_s_T: Floats, faults: list[Befallen]) -> None:
+        """Gauges that stand at a value while a fault lasts, and those that say that a link is down."""
+        for fault in faults:
+            for held in fault.effect.holds:
+                metric = metric_of(held.metric, held.of)
+                if metric.key not in self.places:
+                    continue
+                rows = [self.places[metric.key].start + each for each in self._befallen(metric, fault)]
+                out[np.ix_(rows, np.flatnonzero(_while(fault, at_s_T)))] = held.to[fault.level]
+            down_T = fault.down(at_s_T)
+            if down_T.any():
+                for key in _STATES:
+                    if key in self.places:
+                        metric = metric_of(key.partition(" ")[2], key.partition(" ")[0])
+                        rows = [self.places[key].start + each for each in self._befallen(metric, fault)]
+                        out[np.ix_(rows, np.flatnonzero(down_T))] = 0.0
+
     def _count(self, out: Floats, metric: Metric, rate_NT: Floats | None, period_s: float) -> None:
-        place = self.places[metric.name]
+        place = self.places[metric.key]
         before_N = self.state_S[place]
         if rate_NT is None:
             out[place] = (np.floor(before_N) if metric.whole else before_N)[:, None]
         else:
-            out[place] = np.floor(before_N[:, None] + np.cumsum(rate_NT * period_s, axis=1))
-            self.state_S[place] = before_N + rate_NT.sum(axis=1) * period_s
+            found_NT = before_N[:, None] + np.cumsum(rate_NT * period_s, axis=1)
+            out[place] = np.floor(found_NT) if metric.whole else found_NT
+            self.state_S[place] = found_NT[:, -1]
 
     def _links(self, load: Load, sent_PT: Floats) -> Floats:
         """Bytes a second of every link in one direction; rings send as much the other way."""
@@ -268,14 +310,14 @@ class Streams:
     def _grow(self, out: Floats, at_s_T: Floats, period_s: float, faults: list[Befallen]) -> None:
         for fault in faults:
             for grows in fault.effect.counters:
-                metric = next((each for each in self.metrics if each.name == grows.metric), None)
-                if metric is None:
+                metric = metric_of(grows.metric, grows.of)
+                if metric.key not in self.places:
                     continue
                 lasted_T = np.clip(np.minimum(at_s_T, fault.end_s) - np.maximum(at_s_T - period_s, fault.at_s), 0, None)
                 began_T = (at_s_T >= fault.at_s) & (at_s_T - period_s < fault.at_s)
                 more_T = np.cumsum((began_T if grows.once else lasted_T) * grows.per_s[fault.level])
-                for entity in self._beside(metric, fault) if grows.beside else self._befallen(metric, fault):
-                    row = self.places[metric.name].start + entity
+                for entity in self._growing(metric, grows, fault):
+                    row = self.places[metric.key].start + entity
                     much = sum(gpu // self.fleet.gpus_per_host == entity for gpu in fault.gpus) if (
                         grows.once and metric.of == "host") else 1  # fmt: skip
                     out[row] += more_T * much
@@ -283,24 +325,33 @@ class Streams:
                         out[row] = np.floor(out[row])
                     self.state_S[row] += more_T[-1] * much
 
+    def _growing(self, metric: Metric, grows: Grows, fault: Befallen) -> list[int]:
+        if grows.beside:
+            return self._beside(metric, fault)
+        return self._behind(fault) if grows.behind else self._befallen(metric, fault)
+
     def _beside(self, metric: Metric, fault: Befallen) -> list[int]:
         """Hosts that the fault comes from, or their ports."""
         per = self.fleet.rails if metric.of == "port" else 1
         return [host * per + each for host in fault.beside for each in range(per)]
+
+    def _behind(self, fault: Befallen) -> list[int]:
+        """NICs on the leaf whose uplink is befallen: any of their flows may cross it."""
+        leaves = {(link - self.fleet.host_links) // self.fleet.uplinks for link in fault.links}
+        return [int(each) for each in np.flatnonzero(np.isin(self.fleet.leaf_of_link_L, list(leaves)))]
 
     def _befallen(self, metric: Metric, fault: Befallen) -> list[int]:
         if metric.of == "gpu":
             return list(fault.gpus)
         if metric.of == "host":
             return list(fault.hosts)
-        if metric.of == "port":
-            return [each for each in fault.links if each < self.fleet.host_links]
-        ports = self.fleet.swports
-        hit = np.isin(ports.link, fault.links) & ~ports.lower
-        return [int(each) for each in np.flatnonzero(hit)]
+        links = links_of(self.fleet, fault)
+        if metric.of != "swport":
+            return [int(each) for each in links if each < self.fleet.host_links]
+        return [int(each) for each in np.flatnonzero(np.isin(self.fleet.swports.link, links))]
 
     def _errors(self, out: Floats, at_s_T: Floats, faults: list[Befallen]) -> None:
-        place = self.places["DCGM_FI_DEV_XID_ERRORS"]
+        place = self.places["gpu DCGM_FI_DEV_XID_ERRORS"]
         for fault in faults:
             for event in fault.effect.events:
                 if event.kind == "xid":
@@ -318,9 +369,17 @@ def _labels(fleet: Fleet, of: Of) -> dict[str, str | pa.Array]:
     if of == "swport":
         ports = fleet.swports
         return {"port": text("Ethernet", ports.number), "switch": fleet.switch_names.take(pa.array(ports.switch))}
-    per = {"gpu": fleet.gpus_per_host, "port": fleet.rails, "host": 1}[of]
+    per = _per_host(fleet, of)
     place = np.arange(fleet.hosts * per)
     host = text("h", place // per + 1)
+    exporter: dict[str, str | pa.Array] = {
+        "instance": joined(host, ":9417"), "job": "ethtool-exporter", "nodename": host,
+    }  # fmt: skip
+    if of == "pcie":
+        bus = pa.array([each.lower() for each in PCI[:per]]).take(pa.array(place % per))
+        return {**exporter, "bus": bus, "device": "00", "function": "0", "segment": "0000"}
+    if of == "optic":
+        return {**exporter, "device": text("eth", place % per)}
     if of == "host":
         return {"host.name": host}
     if of == "port":
@@ -343,6 +402,11 @@ def _varint_size(value_N: Ints) -> Ints:
     return np.where(value_N < 128, 1, 2)
 
 
+def _per_host(fleet: Fleet, of: Of) -> int:
+    """Entities of a class on each host; 0: they are not on hosts."""
+    return {"gpu": fleet.gpus_per_host, "host": 1, "swport": 0}.get(of, fleet.rails)
+
+
 _VARINTS = pa.array([bytes([n]) if n < 128 else bytes([n & 127 | 128, n >> 7]) for n in range(1024)], pa.binary())
 
 
@@ -363,5 +427,7 @@ def _maps(labels: list[tuple[str, str | pa.Array]], count: int) -> pa.MapArray:
     return pa.MapArray.from_arrays(offsets, keys, items)
 
 
-KNOWN = {metric.name for metric in CATALOGUE}
-assert all(grows.metric in KNOWN for effect in EFFECTS.values() for grows in effect.counters)
+# What says that a link has no carrier.
+_STATES = ("port node_network_carrier", "port node_network_up", "swport ifOperStatus", "swport node_network_up")
+assert all(metric_of(each.metric, each.of).kind == "counter" for effect in EFFECTS.values() for each in effect.counters)
+assert all(metric_of(each.metric, each.of).kind == "gauge" for effect in EFFECTS.values() for each in effect.holds)

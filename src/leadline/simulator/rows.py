@@ -17,10 +17,13 @@ from leadline.model.tables import BY_NAME, Column, Identity, Table, Type
 from leadline.simulator.archetypes import Archetype
 from leadline.simulator.fabric import Ints
 from leadline.simulator.jobs import Laid
-from leadline.simulator.targets import Run
+from leadline.simulator.targets import Run, ranks_of
 from leadline.store.schema import ARROW_TYPES, arrow_schema, arrow_table
 
 STEP, COLLECTIVE, EVENT, RELATION = (BY_NAME[name] for name in ("step", "collective", "event", "relation"))
+
+
+OTHER_OP = "broadcast"  # what a rank enters that took another branch of the program
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ def step_columns(
                 "data_ns": times.data_TR.ravel(), "forward_ns": times.forward_TR.ravel(),
                 "backward_ns": times.backward_TR.ravel(), "optimizer_ns": times.optimizer_TR.ravel(),
                 "checkpoint_ns": checkpoint, "samples": np.full(count * ranks, float(kind.samples)),
-                "tokens": np.full(count * ranks, float(kind.tokens)),
+                "tokens": tokens(each.run, each.host_R, times.start_TR, start_ns).ravel(),
                 "loss": losses(each.run, kind, step, start, start_ns, rng),
             }
         )  # fmt: skip
@@ -133,6 +136,19 @@ def step_columns(
         out[name] = pa.array(whole[name], pa.float64(), mask=whole[name] == 0)
     out["metrics"] = [None, count]
     return out, count
+
+
+def tokens(run: Run, host_R: Ints, start_TR: Ints, start_ns: int) -> NDArray[np.float64]:
+    """What each rank tells of a step, (T, R): more where its sequences are longer."""
+    out = np.full(start_TR.shape, float(run.archetype.tokens))
+    for each in run.faults:
+        factor = each.effect.tokens[each.level]
+        if factor != 1.0:
+            at_s_T = (start_TR[:, 0] - start_ns) / 1e9
+            during = np.flatnonzero((at_s_T >= each.at_s) & (at_s_T < each.end_s))
+            hit = ranks_of(each, run, len(host_R) // len(run.hosts))
+            out[np.ix_(during, hit)] = np.round(out[np.ix_(during, hit)] * factor)
+    return out
 
 
 def losses(
@@ -190,6 +206,7 @@ def collective_columns(
                 "ranks": np.full(len(host), rank_GM.shape[1]), "rank": spread(rank_GM[:, None, None, :, None]),
                 "seq": spread(seq[None, :, :, None, None]),
                 "bytes": np.full(len(host), int(kind.payload_bytes / collectives)),
+                "odd": spread(_odd(each.laid, collectives)[:, :, rank_GM].transpose(2, 0, 1, 3)[..., None]),
                 "finished_ns": enqueued + spread((finish - arrive)[..., None]),
                 "state": spread(np.arange(2) * two),
             }
@@ -197,16 +214,27 @@ def collective_columns(
     if not parts:
         return {}, 0
     whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    host, job = whole.pop("host"), whole.pop("job")
+    host, job, odd = whole.pop("host"), whole.pop("job"), whole.pop("odd").astype(bool)
+    whole["bytes"] = np.where(odd, whole["bytes"] // 2, whole["bytes"])
     kinds = [each.run.archetype for each in told]
-    ops = sorted({kind.op for kind in kinds})
+    ops = sorted({kind.op for kind in kinds} | {OTHER_OP})
+    op = np.where(odd, ops.index(OTHER_OP), np.array([ops.index(kind.op) for kind in kinds])[job])
     out: dict[str, Any] = {name: whole[name] for name in ("ranks", "rank", "enqueued_ns")}
     out |= {name: whole[name].astype(np.uint64) for name in ("seq", "bytes")}
     out["job"] = Coded(pa.array([each.run.job for each in told]), job)
     out["comm"] = Coded(pa.array(comms), whole["comm"])
-    out["op"] = Coded(pa.array(ops), np.array([ops.index(kind.op) for kind in kinds])[job])
+    out["op"] = Coded(pa.array(ops), op)
     out["state"] = Coded(pa.array(["enqueued", "finished"]), whole["state"])
     out["finished_ns"] = pa.array(whole["finished_ns"], pa.int64(), mask=whole["state"] == 0)
     out["host"], out["clock"] = Coded(hosts, host), Coded(clocks, host)
     out["dtype"], out["source"] = ["bfloat16", len(host)], ["nccl-plugin", len(host)]
     return out, len(host)
+
+
+def _odd(laid: Laid, collectives: int) -> NDArray[np.bool_]:
+    """Which ranks enter another collective than the others, (T, C, R): the first of a step in which they diverge."""
+    count, ranks = laid.times.start_TR.shape
+    out = np.zeros((count, collectives, ranks), bool)
+    if laid.odd_R is not None and count:
+        out[0, 0] = laid.odd_R
+    return out

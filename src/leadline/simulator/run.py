@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from leadline.lab.flow_truth import FlowTruthFile
 from leadline.model.tables import BY_NAME, Table
+from leadline.simulator.catalogue import chosen
 from leadline.simulator.clocks import Clocks
 from leadline.simulator.effects import effect_of
 from leadline.simulator.fabric import Bools, Floats, Ints
@@ -33,7 +34,7 @@ from leadline.simulator.happenings import (
 )
 from leadline.simulator.jobs import JobSteps
 from leadline.simulator.mesh import Mesh
-from leadline.simulator.metrics import CATALOGUE, Load, Streams
+from leadline.simulator.metrics import Load, Streams
 from leadline.simulator.rows import Coded, Common, Told, collective_columns, made, step_columns
 from leadline.simulator.scheduler import harmless_of_a_day, schedule
 from leadline.simulator.spec import SimulationSpec
@@ -73,7 +74,7 @@ class Simulation:
         if spec.hosts_per_machine == 1 and any(effect_of(each.name).beside for each in spec.planned):
             spec = replace(spec, hosts_per_machine=2)
         spec.check()
-        self.fleet = Fleet(spec.gpus, spec.gpus_per_host, spec.pod_hosts, spec.name)
+        self.fleet = Fleet(spec.gpus, spec.gpus_per_host, spec.hosts_of_pod, spec.name)
         if spec.quiet:
             spec = replace(spec, planned=(*spec.planned, *harmless_of_a_day(spec, self.fleet.hosts)))
         self.spec = spec
@@ -131,10 +132,11 @@ class Simulation:
 
     def _stream_count(self) -> int:
         counts = {
-            "gpu": self.fleet.gpu_count, "port": self.fleet.host_links, "host": self.fleet.hosts,
+            "gpu": self.fleet.gpu_count, "host": self.fleet.hosts,
+            **dict.fromkeys(("port", "pcie", "optic"), self.fleet.host_links),
             "swport": len(self.fleet.swports.link) if self.spec.detail == "all" else 0,
         }  # fmt: skip
-        return sum(counts[each.of] for each in CATALOGUE if self.spec.detail == "all" or not each.wide)
+        return sum(counts[each.of] for each in chosen(self.spec.detail == "all", self.spec.names == "all"))
 
     def _samples_expected(self) -> float:
         """By the plans: bytes of all NICs, at one to five switches, one packet in so many."""
@@ -170,7 +172,8 @@ class Simulation:
         spec, began = self.spec, time.monotonic()
         streams = None
         if spec.detail != "jobs":
-            streams = Streams(self.fleet, spec.detail == "all", spec.start_ns, spec.seed)
+            metrics = chosen(spec.detail == "all", spec.names == "all")
+            streams = Streams(self.fleet, metrics, spec.start_ns, spec.seed)
             for columns in streams.series(spec.end_ns):
                 self._put(sink, "series", columns, len(columns["first_ns"]))  # type: ignore[arg-type]
         shared = spec.hosts_per_machine if spec.shares_machine else 1

@@ -129,7 +129,11 @@ class _Scheduler:
     def _befall(self, fault: Befallen) -> None:
         self.faults.append(fault)
         effect = fault.effect
-        hit = [run for run in self.running.values() if run.number == fault.run or uses(self.fleet, run.hosts, fault)]
+        crossed = effect.scope in ("uplink", "spine")  # a job below one leaf does not feel it, aimed at or not
+        hit = [
+            run for run in self.running.values()
+            if uses(self.fleet, run.hosts, fault) or (run.number == fault.run and not crossed)
+        ]  # fmt: skip
         for run in hit:
             run.faults.append(fault)
         if effect.dies:

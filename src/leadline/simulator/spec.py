@@ -15,6 +15,8 @@ from leadline.simulator.effects import EFFECTS, effect_of
 
 Detail = Literal["jobs", "hosts", "all"]
 Placement = Literal["packed", "random"]
+Names = Literal["few", "all"]
+POD_HOSTS = 32  # of a pod; a fleet of fewer than two such pods is two of half its size, so that jobs cross spines
 START_NS = 1_767_225_600 * 10**9  # 2026-01-01, so that the same seed gives the same bytes on every day
 GPUS_MAX = 2_000_000
 MINUTES_MAX = 60 * 24 * 400
@@ -54,7 +56,7 @@ class SimulationSpec:
     clock_sigma_ns: float = 1e6  # an ordinary NTP
     drift_sigma_ppb: float = 5000.0
     gpus_per_host: int = 8
-    pod_hosts: int = 32
+    pod_hosts: int = 0  # 0: as many as the size suggests, see `POD_HOSTS`
     utilisation: float = 0.85
     placement: Placement = "packed"
     age_days: float = 400.0  # mean age of the parts at the begin
@@ -65,12 +67,19 @@ class SimulationSpec:
     tenant: str = "default"
     cluster: str = "default"
     name: str = "fleet"
+    names: Names = "all"  # where everything is told: what exporters tell, or the few metrics that show most faults
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
         """Length, seconds."""
         return self.minutes * 60.0
+
+    @property
+    def hosts_of_pod(self) -> int:
+        """Hosts of a pod."""
+        hosts = -(-self.gpus // self.gpus_per_host)
+        return self.pod_hosts or min(POD_HOSTS, max(1, -(-hosts // 2)))
 
     @property
     def end_ns(self) -> int:
@@ -91,10 +100,12 @@ class SimulationSpec:
         _between("metrics period", self.metrics_s, 1.0, 3600.0)
         _between("utilisation", self.utilisation, 0.01, 1.0)
         _between("gpus per host", self.gpus_per_host, 1, 16)
-        _between("hosts of a pod", self.pod_hosts, 1, 64)
+        _between("hosts of a pod", self.hosts_of_pod, 1, 64)
         _between("hosts per machine", self.hosts_per_machine, 1, 64)
         if self.detail not in get_args(Detail):
             raise UsageError(f"detail must be one of {', '.join(get_args(Detail))}, got {self.detail!r}")
+        if self.names not in get_args(Names):
+            raise UsageError(f"names must be one of {', '.join(get_args(Names))}, got {self.names!r}")
         if self.placement not in get_args(Placement):
             raise UsageError(f"placement must be one of {', '.join(get_args(Placement))}, got {self.placement!r}")
         if self.quiet and any(not effect_of(each.name).harmless for each in self.planned):

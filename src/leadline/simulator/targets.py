@@ -10,6 +10,7 @@ import numpy as np
 from leadline.lab.truth import Magnitude
 from leadline.simulator.archetypes import Archetype
 from leadline.simulator.effects import Effect, level
+from leadline.simulator.fabric import Bools, Floats
 from leadline.simulator.fleet import Fleet, Ints
 
 
@@ -36,6 +37,15 @@ class Befallen:
     def level(self) -> int:
         """Place in the triples of the effect."""
         return level(self.magnitude)
+
+    def down(self, at_s_T: Floats) -> Bools:
+        """Whether its links have no carrier then, (T,)."""
+        lasts_T: Bools = (at_s_T >= self.at_s) & (at_s_T < self.end_s)
+        effect = self.effect
+        down_s = effect.down_s[self.level]
+        if down_s < 0 or (effect.dies and effect.scope == "link"):  # the job ends of it; the card stays dead
+            return lasts_T
+        return lasts_T & ((at_s_T - self.at_s) % effect.period_s < down_s)
 
 
 @dataclass(slots=True)
@@ -135,6 +145,8 @@ class Where:
     def _run(self, effect: Effect, rng: np.random.Generator) -> Run | None:
         wide = effect.scope in ("link", "uplink", "spine", "leaf", "stage")
         found = [run for run in self.running if run.archetype.trains and (len(run.hosts) > 1 or not wide)]
+        if effect.scope in ("uplink", "spine"):  # what stays below one leaf crosses neither
+            found = [run for run in found if len({host // self.fleet.pod_hosts for host in run.hosts.tolist()}) > 1]
         found = found or [run for run in self.running if run.archetype.trains] or list(self.running)
         return found[int(rng.integers(len(found)))] if found else None
 
@@ -168,6 +180,23 @@ class Where:
         chosen = rng.choice(self.fleet.uplinks, size=min(parts, self.fleet.uplinks), replace=False)
         first = pod * self.fleet.uplinks if self.fleet.three_tiers else 0
         return tuple(sorted(self.fleet.leaves + first + int(each) for each in chosen))
+
+
+def ranks_of(fault: Befallen, run: Run, per: int) -> list[int]:
+    """The ranks of a run that are befallen, `per` to a host."""
+    place = {int(host): number for number, host in enumerate(run.hosts)}
+    return [place[gpu // per] * per + gpu % per for gpu in fault.gpus if gpu // per in place]
+
+
+def links_of(fleet: Fleet, fault: Befallen) -> Ints:
+    """Links that a fault befalls."""
+    ports = fleet.swports
+    links = list(fault.links)
+    if fault.effect.scope == "machine":
+        links += list(fault.gpus)
+    if fault.effect.scope == "spine":
+        links += ports.link[np.isin(ports.switch, fault.switches)].tolist()
+    return np.unique(np.array(links, np.int64))
 
 
 def uses(fleet: Fleet, hosts: np.ndarray, fault: Befallen) -> bool:

@@ -9,7 +9,7 @@ from leadline.simulator.clocks import Clocks
 from leadline.simulator.fleet import Fleet
 from leadline.simulator.scheduler import Schedule
 from leadline.simulator.spec import SimulationSpec
-from leadline.simulator.targets import Befallen
+from leadline.simulator.targets import Befallen, ranks_of
 
 ENTITIES_MAX = 512  # components of one fault
 
@@ -24,12 +24,13 @@ def components(fleet: Fleet, fault: Befallen, schedule: Schedule) -> tuple[str, 
     if effect.layer == "gpu":
         out += [f"gpu:{fleet.gpu_names[gpu]}" for gpu in fault.gpus]
     elif effect.scope in ("rank", "stage") and run is not None:
-        place = {int(host): number for number, host in enumerate(run.hosts)}
-        out += [f"rank:{run.job}/{place[gpu // per] * per + gpu % per}" for gpu in fault.gpus if gpu // per in place]
+        out += [f"rank:{run.job}/{rank}" for rank in ranks_of(fault, run, per)]
     for link in fault.links:
         out.append(str(fleet.link_names[link]))
         if link < fleet.host_links:
             out.append(f"port:{fleet.port_names[link]}")
+    if effect.scope == "link" and effect.layer == "host":  # a slot is its host's as much as its card's
+        out += [f"host:h{link // fleet.rails + 1}" for link in fault.links if link < fleet.host_links]
     out += [f"switch:{fleet.switch_names[switch]}" for switch in fault.switches]
     if effect.scope not in ("stage",) and effect.layer != "application":
         out += [f"host:h{host + 1}" for host in (*fault.hosts, *fault.beside)]

@@ -336,6 +336,58 @@ def test_counters_show_a_hang_while_it_lasts() -> None:
     assert max(busy[5:8]) < 5 < min([*busy[:4], *busy[9:]])
 
 
+def test_ranks_that_diverge_enter_another_collective_and_nobody_leaves_it() -> None:
+    spec = SimulationSpec(
+        gpus=64, minutes=3, seed=3, hazards=False, probes=False, names="few",
+        planned=(Planned("divergence", 100.0, 60.0),),
+    )  # fmt: skip
+    simulation, sink = simulated(spec)
+    rows = sink.all("collective").to_pylist()
+    odd = [row for row in rows if row["op"] == "broadcast"]
+    broken = {each.partition("/")[2] for each in simulation.outcome.truth["faults"][0]["component"]}
+    run = simulation.schedule.runs[simulation.schedule.faults[0].run]
+    assert {row["job"] for row in odd} == {run.job}
+    assert len({row["seq"] for row in odd}) == 1
+    assert {str(row["rank"]) for row in odd} == broken
+    comms = {row["comm"] for row in odd}
+    together = [row for row in rows if row["comm"] in comms and row["seq"] == odd[0]["seq"]]
+    assert len(together) > len(odd), "the others are in theirs"
+    ended = [row for row in together if row["state"] == "finished"]
+    assert all(row["finished_ns"] - row["enqueued_ns"] >= 60 * 10**9 for row in ended)
+    last = max(row["enqueued_ns"] for row in together) - spec.start_ns
+    assert last < 112 * 10**9, "all of them have come"
+
+
+def test_ranks_with_longer_sequences_tell_more_tokens() -> None:
+    spec = SimulationSpec(
+        gpus=64, minutes=5, seed=4, hazards=False, detail="jobs",
+        planned=(Planned("imbalanced-sequences", 100.0, 60.0),),
+    )  # fmt: skip
+    simulation, sink = simulated(spec)
+    broken = set(simulation.outcome.truth["faults"][0]["component"])
+    told = [row for row in sink.all("step").to_pylist() if row["tokens"]]
+    usual = {row["job"]: row["tokens"] for row in told if row["start_ns"] - spec.start_ns < 90 * 10**9}
+    more = {f"rank:{row['job']}/{row['rank']}" for row in told if row["tokens"] != usual[row["job"]]}
+    assert more == (broken if simulation.schedule.runs[simulation.schedule.faults[0].run].archetype.tokens else set())
+
+
+@pytest.mark.parametrize(("gpus", "pods"), [(8, 1), (64, 2), (512, 2), (2048, 8)])
+def test_small_fleets_have_two_pods_so_that_their_jobs_cross_spines(gpus: int, pods: int) -> None:
+    spec = SimulationSpec(gpus=gpus)
+    assert Fleet(gpus, 8, spec.hosts_of_pod).pods == pods
+
+
+@pytest.mark.parametrize("name", ["dead-spine", "blackhole", "ecmp-collision"])
+def test_a_job_below_one_leaf_does_not_feel_the_spines(name: str) -> None:
+    for seed in range(4):
+        simulation = Simulation(
+            SimulationSpec(gpus=64, minutes=4, seed=seed, hazards=False, planned=(Planned(name, 60.0, 60.0),))
+        )
+        for run in simulation.schedule.runs:
+            if run.faults:
+                assert len({host // 4 for host in run.hosts.tolist()}) == 2
+
+
 @pytest.mark.usefixtures("short_chunks")
 def test_a_loop_bug_feeds_one_batch_from_its_onset() -> None:
     spec = SimulationSpec(gpus=64, minutes=6, seed=7, hazards=False, detail="jobs",
