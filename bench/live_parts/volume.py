@@ -47,8 +47,8 @@ def main() -> int:
     start_ns = time.time_ns()
     counted = _Counted()
     spec = SimulationSpec(
-        gpus=asked.hosts * GPUS, minutes=asked.seconds / 60, seed=asked.seed, quiet=True, hazards=False, detail="all", names="few",
-        metrics_s=float(AGENT_S), start_ns=start_ns,
+        gpus=asked.hosts * GPUS, minutes=asked.seconds / 60, seed=asked.seed, quiet=True, hazards=False, detail="all",
+        names="few", metrics_s=float(AGENT_S), start_ns=start_ns,
     )  # fmt: skip
     for _ in Simulation(spec).write(counted):
         pass

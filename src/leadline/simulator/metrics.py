@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from leadline.simulator.catalogue import FABRIC_BYTES_S, PORT_BYTES_S, Metric, Of, metric_of
 from leadline.simulator.effects import EFFECTS, Grows
+from leadline.simulator.fabric import Bools
 from leadline.simulator.fleet import Fleet, Ints, joined, text
 from leadline.simulator.targets import Befallen, links_of
 from leadline.wire.series_id import series_slices
@@ -268,15 +269,14 @@ class Streams:
                 metric = metric_of(held.metric, held.of)
                 if metric.key not in self.places:
                     continue
-                rows = [self.places[metric.key].start + each for each in self._befallen(metric, fault)]
-                out[np.ix_(rows, np.flatnonzero(_while(fault, at_s_T)))] = held.to[fault.level]
-            down_T = fault.down(at_s_T)
-            if down_T.any():
-                for key in _STATES:
-                    if key in self.places:
-                        metric = metric_of(key.partition(" ")[2], key.partition(" ")[0])
-                        rows = [self.places[key].start + each for each in self._befallen(metric, fault)]
-                        out[np.ix_(rows, np.flatnonzero(down_T))] = 0.0
+                self._set(out, metric, fault, _while(fault, at_s_T), held.to[fault.level])
+            for metric in _STATES:
+                if metric.key in self.places:
+                    self._set(out, metric, fault, fault.down(at_s_T), 0.0)
+
+    def _set(self, out: Floats, metric: Metric, fault: Befallen, when_T: Bools, value: float) -> None:
+        rows = self.places[metric.key].start + np.array(self._befallen(metric, fault), np.int64)
+        out[np.ix_(rows, np.flatnonzero(when_T))] = value
 
     def _count(self, out: Floats, metric: Metric, rate_NT: Floats | None, period_s: float) -> None:
         place = self.places[metric.key]
@@ -428,6 +428,12 @@ def _maps(labels: list[tuple[str, str | pa.Array]], count: int) -> pa.MapArray:
 
 
 # What says that a link has no carrier.
-_STATES = ("port node_network_carrier", "port node_network_up", "swport ifOperStatus", "swport node_network_up")
+_STATES = tuple(
+    metric_of(name, of)
+    for of, name in (
+        ("port", "node_network_carrier"), ("port", "node_network_up"), ("swport", "node_network_up"),
+        ("swport", "ifOperStatus"),
+    )
+)  # fmt: skip
 assert all(metric_of(each.metric, each.of).kind == "counter" for effect in EFFECTS.values() for each in effect.counters)
 assert all(metric_of(each.metric, each.of).kind == "gauge" for effect in EFFECTS.values() for each in effect.holds)

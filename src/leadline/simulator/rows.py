@@ -146,8 +146,8 @@ def tokens(run: Run, host_R: Ints, start_TR: Ints, start_ns: int) -> NDArray[np.
         if factor != 1.0:
             at_s_T = (start_TR[:, 0] - start_ns) / 1e9
             during = np.flatnonzero((at_s_T >= each.at_s) & (at_s_T < each.end_s))
-            hit = ranks_of(each, run, len(host_R) // len(run.hosts))
-            out[np.ix_(during, hit)] = np.round(out[np.ix_(during, hit)] * factor)
+            cells = np.ix_(during, np.array(ranks_of(each, run, len(host_R) // len(run.hosts)), np.int64))
+            out[cells] = np.round(out[cells] * factor)
     return out
 
 
