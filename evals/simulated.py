@@ -32,6 +32,7 @@ from bench.figures import conditions, tell
 from evals.lab import add_options, details, print_all, seconds_per_run
 from evals.runs.judged import NOTHING_MISSING, Judged, Run, judged
 from evals.runs.report import Scores, figures, part_figures
+from leadline.analysis.cause.weights import WEIGHTS, Fitted
 from leadline.lab.truth import MAGNITUDES, Magnitude
 from leadline.model.errors import LeadlineError
 from leadline.simulator.effects import EFFECTS
@@ -105,6 +106,16 @@ def cases(split: str, first: int = 0, probes: bool = True) -> Iterator[Case]:
             number += 1
 
 
+def require_unseen(split: str, numbers: range, fitted: Sequence[Fitted] = WEIGHTS.fitted) -> None:
+    """Errors: LeadlineError for cases of validation and test that the weights were fitted on: they would score
+    themselves. Train cases are told beside them."""
+    if split != "train" and any(each.source == "simulated" and each.has(split, numbers) for each in fitted):
+        raise LeadlineError(
+            f"--split {split}: weights.csv was fitted on some of its cases {numbers.start} to {numbers.stop - 1}; "
+            "choose others with --first, or fit it on train seeds (python -m evals.learned)"
+        )
+
+
 def judged_case(case: Case, keep: Path | None, cache: Path | None) -> Judged:
     """Simulate a case and judge it. Errors: LeadlineError."""
     with tempfile.TemporaryDirectory(prefix="leadline-simulated-") as folder:
@@ -142,6 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise LeadlineError(f"--count: expected a number of cases, got {given.count}")
         for folder in filter(None, (given.keep, given.cache)):
             folder.mkdir(parents=True, exist_ok=True)
+        require_unseen(given.split, range(given.first, given.first + given.count))
         drawn = islice(cases(given.split, given.first, not given.no_probes), given.count)
         chosen = [each for each in drawn if any(word in each.name for word in given.only.split(","))]
         if not chosen:

@@ -20,13 +20,13 @@ import math
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
 import pyarrow as pa
 
+from evals.learned.candidates import Keeping, last_task, tables_of
 from evals.runs.judged import Run, runs_in, source_hash
 from evals.runs.scores import is_component
 from evals.runs.truth import Trouble, read_truth, truth_of, works_of
@@ -44,13 +44,10 @@ from leadline.lab.incidents import HERE
 from leadline.model.errors import LeadlineError
 from leadline.model.ids import kind_of
 from leadline.model.tables.verdicts import ANALYSIS_RUN
-from leadline.runner.execute import InProcess, Task
+from leadline.runner.execute import Task
 from leadline.runner.judging import Judging, rows_that_count
 from leadline.runner.plan import concluded
-from leadline.runner.worker import Outcome
 from leadline.store.bundle import read_bundle
-
-SETTLE_NS = 8 * 10**9  # after its end a trouble's evidence is complete
 
 # Which rules are right for a fault of the lab; a fault that is not here has none.
 RULES_OF: Mapping[str, tuple[str, ...]] = {
@@ -103,26 +100,6 @@ class Count:
 Counts = dict[str, Count]  # by "sign RULE NUMBER" or "blame LEVEL"
 
 
-@dataclass(slots=True)
-class Keeping:
-    """Runs calls in this process and keeps those of `cause`, by the end of their window."""
-
-    kept: dict[int, Task] = field(default_factory=dict)
-    _inner: InProcess = field(default_factory=InProcess)
-
-    def start(self) -> None:
-        """Nothing to make ready."""
-
-    def close(self) -> None:
-        """Nothing to end."""
-
-    def submit(self, task: Task) -> Future[Outcome]:
-        """See `Executor`."""
-        if task.analysis.name == "cause":
-            self.kept[task.window.to_ns] = task
-        return self._inner.submit(task)
-
-
 def counted(run: Run) -> Counts:
     """The counts of one recording. Errors: LeadlineError for files that cannot be read."""
     entries = read_truth(run.truth)
@@ -142,14 +119,14 @@ def of_troubles(troubles: Iterable[Trouble], kept: Mapping[int, Task]) -> Counts
     """The counts of some troubles, each at the last call of `cause` until its evidence is complete."""
     found: Counts = defaultdict(Count)
     for trouble in troubles:
-        asked = [at for at in kept if trouble.first_lost_ns < at <= trouble.end_ns + SETTLE_NS]
-        if asked:
-            _count(trouble, kept[max(asked)], found)
+        task = last_task(trouble, kept)
+        if task is not None:
+            _count(trouble, task, found)
     return found
 
 
 def _count(trouble: Trouble, task: Task, found: Counts) -> None:
-    given = {read.table.name: rows for read, rows in zip(task.analysis.reads, task.tables, strict=True)}
+    given = tables_of(task)
     symptoms = symptoms_of(given["symptom"].to_pylist(), task.window.to_ns, OVER_NS)
     symptoms = [each for each in symptoms if each.until_ns(task.window.to_ns) > trouble.onset_ns]
     if not symptoms:

@@ -137,8 +137,7 @@ def verdict_of(scored: Scored, topology: Topology, silent: frozenset[str]) -> Ve
 
 def _judged(place: int, part: Part, tallies: dict[int, _Tally], topology: Topology, silent: frozenset[str]) -> float:
     """One part of what was lost: its rivals, who wins. Returns: the share of it that stays unknown."""
-    found = [each.candidate for each in tallies.values() if each.candidate.near[place] > 0]
-    rivals, losers = _rivals(found, place, topology)
+    rivals, losers = _rivals([each.candidate for each in tallies.values()], place, topology)
     chances, unknown = probabilities(rivals, place)
     for each, chance in zip(rivals, chances, strict=True):
         tally = tallies[id(each)]
@@ -176,14 +175,20 @@ def _set(ranked: Sequence[_Tally]) -> list[_Tally]:
     ][:CAUSES_MAX]
 
 
+def rivals_of(scored: Scored, place: int, topology: Topology) -> list[Candidate]:
+    """The candidates between which the cause of one part of what was lost is chosen."""
+    return _rivals(scored.candidates, place, topology)[0]
+
+
 def _rivals(
-    found: Sequence[Candidate], place: int, topology: Topology
+    candidates: Sequence[Candidate], place: int, topology: Topology
 ) -> tuple[list[Candidate], list[tuple[Candidate, str]]]:
     """The best candidate of each component; those that lost against another of the same one, with the reason.
 
     Ends of a link and the link are one component, and a switch with what it is linked by. A fallback (it says where,
     not why) gives way to a better one of which the same lost seconds come.
     """
+    found = [each for each in candidates if each.near[place] > 0]
     best: list[Candidate] = []
     losers: list[tuple[Candidate, str]] = []
     seen: dict[str, Candidate] = {}

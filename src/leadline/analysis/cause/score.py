@@ -32,17 +32,18 @@ from leadline.analysis.cause.explain import Explained, Explanation, Part, named
 from leadline.analysis.cause.rules.rule import Rule
 from leadline.analysis.cause.signs import Told, signs_of, wide_share
 from leadline.analysis.cause.symptoms import SymptomRow
+from leadline.analysis.cause.weights import WEIGHTS
 
-# Log-odds of `unknown`, nats: where blame explains all and one weak sign speaks for a rule, the odds are even. Raised
-# from 3.0 when each part of a loss got its own cause. Source: recordings (docs/analyses/lab-evals.md).
-UNKNOWN_LOGIT = 4.5
+# Log-odds of `unknown`, nats: where blame explains all and one weak sign speaks for a rule, the odds are even. By hand
+# it was 3.0, then 4.5 when each part of a loss got its own cause. Source: fitted (`weights`).
+UNKNOWN_LOGIT = WEIGHTS.unknown
 # Probability of the same blame if the cause is somewhere else, because the ledger errs: it makes blame count from 0 to
 # 3 nats, and half an explanation 0.65 less than a whole one, where 71 recordings have 1.0. Source: recordings
 # (docs/analyses/cause.md, weights by counts).
 BLAME_ELSEWHERE = 0.05
 # nats for a component that explains all of a loss, and as many against one that explains nothing, so that one cause of
-# everything is preferred to many of a little. Source: recordings (with sets of causes).
-BREADTH = 1.5
+# everything is preferred to many of a little. Source: fitted (`weights`).
+BREADTH = WEIGHTS.breadth
 # Share of the sign before that each further sign counts, because signs of one fault are not independent: all of them
 # together count at most twice the strongest. Source: judgement.
 HALVING = 0.5
@@ -93,7 +94,7 @@ def blame_nats(near: float) -> float:
     Counted over 71 recordings (`evals.weights`) blame that is explained by half is worth 1.0 nats less than one that is
     explained whole, by a tenth 1.9; here 0.65 and 1.95.
     """
-    return math.log((near + BLAME_ELSEWHERE) / BLAME_ELSEWHERE)
+    return WEIGHTS.blame * math.log((near + BLAME_ELSEWHERE) / BLAME_ELSEWHERE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ def _alone(entity: str, rule: Rule, part: Part, context: Context) -> float:
         return 0.0
     if entity not in named(rule, context.ground.reach(blame.owner, symptom.job), symptom):
         return 0.0
-    return rule.strength * (UNSEEN if rule.fallback and not _seen(entity, context) else 1.0)
+    return WEIGHTS.alone * rule.strength * (UNSEEN if rule.fallback and not _seen(entity, context) else 1.0)
 
 
 def _seen(entity: str, context: Context) -> bool:

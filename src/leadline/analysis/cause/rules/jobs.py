@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from leadline.analysis.cause.rules.rule import (
     ANY,
+    CERTAIN,
     FITTING,
     LOCATED,
     LOST,
@@ -158,7 +159,7 @@ JOB_RULES: tuple[Rule, ...] = (
         action=A.CONTACT_SUPPORT,
         works=False,
         alone=True,
-        strength=PROOF,
+        strength=CERTAIN,
     ),
     Rule(
         "name-shared",
@@ -170,7 +171,7 @@ JOB_RULES: tuple[Rule, ...] = (
         frozenset({"shared"}),
         action=A.CONTACT_SUPPORT,
         alone=True,
-        strength=PROOF,
+        strength=CERTAIN,
     ),
     Rule(
         "source-silent",

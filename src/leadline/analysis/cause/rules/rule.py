@@ -14,24 +14,23 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from leadline.analysis.cause.weights import WEIGHTS
 from leadline.model.accounts import Category, Layer
 from leadline.model.incidents import ActionKind, Symptom
 
-# Prior of what goes wrong weekly in a large cluster, nats of log-odds against the baseline of `unknown` (see `score`):
-# the usual one, so rarer faults are told by how far they are below it. Source: judgement.
-COMMON = -1.0
-# Prior of what goes wrong monthly, nats: ln(1/4) below COMMON is -1.4, rounded to -1. Some rules were moved from one to
-# the other for recordings, the value itself was not. Source: judgement.
-RARE = -2.0
+# Prior of what goes wrong weekly in a large cluster, and of what does monthly, nats of log-odds against the baseline of
+# `unknown` (see `score`). Before they were fitted: -1, and ln(1/4) = -1.4 below that, rounded. Some rules were moved
+# from one to the other for recordings. Source: fitted (`weights`).
+COMMON, RARE = WEIGHTS.common, WEIGHTS.rare
 
 # Weights of signs, nats; few and the same everywhere, so that no rule is tuned by itself. `PROOF`: what the component
 # itself calls broken; `TELLING`: what little else does; `FITTING`: what comes with it; `WEAK`: what comes with much.
-# Later counts over 71 recordings gave 8.2, 3.3 and 4.0 for the first three (docs/analyses/cause.md). Which sign has
-# which weight was changed while looking at recordings; the four values were not. Source: judgement.
-PROOF, TELLING, FITTING, WEAK = 6.0, 4.5, 2.5, 1.0
-# Strength of blame alone, nats, where it says where a fault is and not why: less than a FITTING sign, so that any rule
-# that tells why goes before it. Source: judgement.
-LOCATED = 2.0
+# Which sign has which weight was changed while looking at recordings. Source: fitted (`weights`).
+PROOF, TELLING, FITTING, WEAK = WEIGHTS.proof, WEIGHTS.telling, WEIGHTS.fitting, WEIGHTS.weak
+# Strengths of blame alone, nats, before `weights.alone`: where it says where a fault is and not why, less than a
+# FITTING sign, so that any rule that tells why goes before it; where it nearly proves the rule; where it proves it.
+# Source: judgement.
+LOCATED, LIKELY, CERTAIN = 2.0, 4.5, 6.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,20 @@ Sources: Holmes (NSDI'25) for the table; NVIDIA's XID documentation; Llama 3 (se
 
 from __future__ import annotations
 
-from leadline.analysis.cause.rules.rule import ANY, FITTING, LOCATED, PROOF, RARE, STOP, TELLING, WEAK, Rule, Sign
+from leadline.analysis.cause.rules.rule import (
+    ANY,
+    CERTAIN,
+    FITTING,
+    LIKELY,
+    LOCATED,
+    PROOF,
+    RARE,
+    STOP,
+    TELLING,
+    WEAK,
+    Rule,
+    Sign,
+)
 from leadline.model.accounts import Layer
 from leadline.model.hardware_codes import Suspect, codes_of
 from leadline.model.incidents import ActionKind as A
@@ -130,7 +143,7 @@ STALL_RULES: tuple[Rule, ...] = (
         action=A.RESTART_APP,
         works=False,
         alone=True,
-        strength=TELLING,
+        strength=LIKELY,
     ),
     Rule(
         "io-hang",
@@ -176,7 +189,7 @@ STALL_RULES: tuple[Rule, ...] = (
         action=A.RESTART_APP,
         works=False,
         alone=True,
-        strength=PROOF,
+        strength=CERTAIN,
     ),
     # -- 4: all came, and it does not end ----------------------------------------------------------------------------
     Rule(
