@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from evals.learned.fit import as_table, left_out
 from evals.learned.candidates import GROUPS, PartWeighed, Weighed, parts_from, rows_of
+from evals.learned.fit import as_table, left_out
 from evals.learned.model import NAMES, chances, fitted
 from evals.simulated import Case, require_unseen
 from hypothesis import given
