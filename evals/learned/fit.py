@@ -53,11 +53,14 @@ def of_bundle(path: Path) -> list[PartWeighed]:
         truth = truth_of(entries, works_of(bundle), from_ns, to_ns)
         again = concluded(ANALYSES) | {ANALYSIS_RUN.name}
         tables = {each.name: pa.concat_tables(bundle.groups(each)) for each in bundle.tables if each.name not in again}
+    costing = [each for each in truth.troubles if each.costing]
+    if not costing:  # nothing has to be found, so nothing is judged
+        return []
     keeping = Keeping()
     judging = Judging(ANALYSES, from_ns, keeping)
     judging.add(rows_that_count(tables))
     judging.until(to_ns, ended=True)
-    tasks = [(trouble, last_task(trouble, keeping.kept)) for trouble in truth.troubles if trouble.costing]
+    tasks = [(trouble, last_task(trouble, keeping.kept)) for trouble in costing]
     return [part for trouble, task in tasks if task is not None for part in weighed(trouble, task)]
 
 
