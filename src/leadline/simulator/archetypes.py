@@ -38,6 +38,11 @@ class Archetype:
     loss: tuple[float, float, float]  # from, to, and the steps in which two thirds of it are gone
     trains: bool = True
 
+    def groups(self, hosts: int, ranks: int) -> int:
+        """Communicators across hosts that a job of this size has: one per place in the replica; ranks fall to them in
+        turn."""
+        return self.tensor_parallel if hosts > 1 and ranks % self.tensor_parallel == 0 else 1
+
 
 ARCHETYPES: tuple[Archetype, ...] = (
     Archetype("llm", 0.06, 4, 2048, 0.5, 200, 1.2, 5.0, 0.01, 0.01, 0.12, 2.4e9, 4, "all_reduce", "ring", 8, 1800, 12, 8192, 4, (11.0, 1.9, 20_000)),

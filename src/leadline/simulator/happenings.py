@@ -218,7 +218,7 @@ def of_run(fleet: Fleet, run: Run, start_ns: int) -> Iterator[tuple[dict[str, An
     yield _relation(job, text("storage:pod", pods + 1), "mounts", "scheduler", from_ns, to_ns)
     kind = run.archetype
     if kind.collectives:
-        groups = kind.tensor_parallel if len(run.hosts) > 1 and count % kind.tensor_parallel == 0 else 1
+        groups = kind.groups(len(run.hosts), count)
         comms = pa.array([f"comm:{run.job}/0x{run.incarnation + 1:04x}{group:04x}" for group in range(groups)])
         yield _relation(ranks, comms.take(pa.array(rank % groups)), "member", source, from_ns, to_ns)
 

@@ -163,13 +163,10 @@ class JobSteps:
         delay_TR = self._delays(active, begun, kept)
         checkpoint_T = self._checkpoints(active, kept, length_ns)
         odd = [each for each in begun if each.effect.diverges]
-        stuck_T = np.zeros(kept, np.int64)
-        if odd:  # all have entered, and it does not end
-            stuck_T[0] = round(max(each.end_s - each.at_s for each in odd) * 1e9)
-        times = delayed(_first(times, kept), delay_TR, checkpoint_T, stuck_T)
+        odd_R = np.isin(self.gpu_R, [gpu for each in odd for gpu in each.gpus]) if odd else None
+        times = delayed(_first(times, kept), delay_TR, checkpoint_T, self._stuck(odd, odd_R, kept))
         kept = max(1, int(np.searchsorted(times.start_TR[:, 0], stop_ns)))
         times, checkpoint_T = _first(times, kept), checkpoint_T[:kept]
-        odd_R = np.isin(self.gpu_R, [gpu for each in odd for gpu in each.gpus]) if odd else None
         laid = Laid(self.step, times, checkpoint_T, odd_R)
         self._account([*active, *(each for each in begun if each not in active)], times, checkpoint_T)
         self.at_ns = int(times.end_TR[-1].max())
@@ -209,6 +206,17 @@ class JobSteps:
             pause_s = fault.end_s - fault.at_s if fault.effect.hangs else fault.effect.pause_s[fault.level]
             delay_TR[0, hit] += pause_s * 1e9
         return delay_TR.astype(np.int64)
+
+    def _stuck(self, odd: list[Befallen], odd_R: Bools | None, count: int) -> Ints:
+        """How long the first collective of the first step does not end, though all have entered it, (T, R): that of the
+        communicators in which a rank diverges. Ranks of others wait for those, but not in a collective of theirs."""
+        stuck_TR = np.zeros((count, self.ranks), np.int64)
+        if odd_R is not None:
+            groups = self.run.archetype.groups(len(self.run.hosts), self.ranks)
+            group_R = np.arange(self.ranks) % groups
+            lasts_ns = round(max(each.end_s - each.at_s for each in odd) * 1e9)
+            stuck_TR[0, np.isin(group_R, group_R[odd_R])] = lasts_ns
+        return stuck_TR
 
     def _checkpoints(self, active: list[Befallen], count: int, length_ns: float) -> Ints:
         kind = self.run.archetype
@@ -273,19 +281,22 @@ class JobSteps:
         return float(len(pods) / pods.sum())
 
 
-def delayed(times: StepTimes, delay_TR: Ints, behind_T: Ints, stuck_T: Ints) -> StepTimes:
-    """The same steps when ranks wait so long for input first, all of them so long in the first collective, and all of
+def delayed(times: StepTimes, delay_TR: Ints, behind_T: Ints, stuck_TR: Ints) -> StepTimes:
+    """The same steps when ranks wait so long for input first, some of them so long in the first collective, and all of
     them so long at the end.
 
     All wait for the one that is last: what others have not waited for input they wait in the backward pass.
     """
-    if not delay_TR.any() and not behind_T.any() and not stuck_T.any():
+    if not delay_TR.any() and not behind_T.any() and not stuck_TR.any():
         return times
-    most_T = delay_TR.max(axis=1)
+    most_T, stuck_T = delay_TR.max(axis=1), stuck_TR.max(axis=1)
     more_T = most_T + stuck_T + behind_T
-    later_TC = np.zeros((len(stuck_T), times.arrive_TCR.shape[1]), np.int64)
-    later_TC[:, 1:] = stuck_T[:, None]
     shift_T = (np.cumsum(more_T) - more_T)[:, None]
+    # After the first collective everybody is later by what some have waited in it.
+    later_TCR = np.repeat(stuck_T[:, None, None], times.arrive_TCR.shape[1], axis=1) + np.zeros_like(times.arrive_TCR)
+    ended_TCR = later_TCR.copy()
+    later_TCR[:, :1] = 0
+    ended_TCR[:, :1] = stuck_TR[:, None, :]
     return StepTimes(
         times.start_TR + shift_T,
         times.data_TR + delay_TR,
@@ -293,8 +304,8 @@ def delayed(times: StepTimes, delay_TR: Ints, behind_T: Ints, stuck_T: Ints) -> 
         times.backward_TR + (most_T[:, None] - delay_TR) + stuck_T[:, None],
         times.optimizer_TR,
         times.end_TR + shift_T + more_T[:, None],
-        times.arrive_TCR + shift_T[:, None] + delay_TR[:, None, :] + later_TC[:, :, None],
-        times.finish_TCR + shift_T[:, None] + (most_T + stuck_T)[:, None, None],
+        times.arrive_TCR + shift_T[:, None] + delay_TR[:, None, :] + later_TCR,
+        times.finish_TCR + shift_T[:, None] + most_T[:, None, None] + ended_TCR,
     )
 
 

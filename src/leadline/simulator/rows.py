@@ -182,7 +182,7 @@ def collective_columns(
         count, collectives, ranks = times.arrive_TCR.shape
         if not count * collectives:
             continue
-        groups = kind.tensor_parallel if len(each.run.hosts) > 1 and ranks % kind.tensor_parallel == 0 else 1
+        groups = kind.groups(len(each.run.hosts), ranks)
         first_comm = len(comms)
         comms += [f"{each.run.job}/0x{each.run.incarnation + 1:04x}{group:04x}" for group in range(groups)]
         # (group, step, collective, member, state): the order of the key.

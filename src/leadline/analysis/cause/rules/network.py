@@ -200,6 +200,8 @@ NETWORK_RULES: tuple[Rule, ...] = (
         (
             Sign("conflict", r"mtu|wrong-mtu|two-mtus", PROOF, needed=True),
             Sign("anomaly", r"node_network_mtu_bytes", PROOF, needed=True),
+            # EtherLike-MIB (RFC 3635): received, and longer than the port takes.
+            Sign("anomaly", r"dot3StatsFrameTooLongs", PROOF, "high", needed=True),
             Sign("anomaly", r"node_network_receive_drop_total", FITTING, "high", needed=True),
             Sign("anomaly", r"ifInDiscards", FITTING, "high", needed=True),
             Sign("anomaly", r"node_netstat_Ip_Frag(Fails|Creates)", TELLING, "high", needed=True),
