@@ -26,7 +26,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from evals.learned.candidates import Keeping, last_task, tables_of
+from evals.learned.candidates import Keeping, calls_of, tables_of
 from evals.runs.judged import Run, runs_in, source_hash
 from evals.runs.scores import is_component
 from evals.runs.truth import Trouble, read_truth, truth_of, works_of
@@ -119,9 +119,9 @@ def of_troubles(troubles: Iterable[Trouble], kept: Mapping[int, Task]) -> Counts
     """The counts of some troubles, each at the last call of `cause` until its evidence is complete."""
     found: Counts = defaultdict(Count)
     for trouble in troubles:
-        task = last_task(trouble, kept)
-        if task is not None:
+        for task in calls_of(trouble, kept):
             _count(trouble, task, found)
+            break
     return found
 
 

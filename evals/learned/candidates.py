@@ -6,7 +6,7 @@ here: how many priors, how much blame, how many signs of each weight, those of a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -73,10 +73,10 @@ class Keeping:
         return self._inner.submit(task)
 
 
-def last_task(trouble: Trouble, kept: Mapping[int, Task]) -> Task | None:
-    """The last call of `cause` until the evidence of a trouble is complete."""
+def calls_of(trouble: Trouble, kept: Mapping[int, Task]) -> Iterator[Task]:
+    """The calls of `cause` until the evidence of a trouble is complete, the last first."""
     asked = [at for at in kept if trouble.first_lost_ns < at <= trouble.end_ns + SETTLE_NS]
-    return kept[max(asked)] if asked else None
+    return (kept[at] for at in sorted(asked, reverse=True))
 
 
 def tables_of(task: Task) -> dict[str, pa.Table]:

@@ -26,7 +26,7 @@ from pathlib import Path
 import pyarrow as pa
 from bench.figures import Figure, conditions, tell
 
-from evals.learned.candidates import Keeping, PartWeighed, last_task, parts_from, rows_of, weighed
+from evals.learned.candidates import Keeping, PartWeighed, calls_of, parts_from, rows_of, weighed
 from evals.learned.model import NAMES, Fit, chances, fitted
 from evals.runs.judged import source_hash
 from evals.runs.truth import read_truth, truth_of, works_of
@@ -60,8 +60,8 @@ def of_bundle(path: Path) -> list[PartWeighed]:
     judging = Judging(ANALYSES, from_ns, keeping)
     judging.add(rows_that_count(tables))
     judging.until(to_ns, ended=True)
-    tasks = [(trouble, last_task(trouble, keeping.kept)) for trouble in costing]
-    return [part for trouble, task in tasks if task is not None for part in weighed(trouble, task)]
+    told = [(weighed(trouble, task) for task in calls_of(trouble, keeping.kept)) for trouble in costing]
+    return [part for calls in told for part in next(filter(None, calls), [])]  # a crash is over long before its fault
 
 
 def of_case(case: Case, keep: Path | None, cache: Path | None) -> list[PartWeighed]:

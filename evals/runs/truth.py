@@ -165,7 +165,7 @@ def _fault(entry: Row, span: Span, costs: Sequence[tuple[float, float]]) -> Faul
 
 def _costs(work: Work, spans: Sequence[Span], to_ns: int) -> list[tuple[float, float]]:
     """Of each fault, what it cost one job: GPU-seconds, and the share of its GPU time that is beyond the usual loss."""
-    steps = with_open_end(work.steps, to_ns)
+    steps = with_open_end(with_gaps(work.steps), to_ns)
     out = []
     for span, loss in zip(spans, losses(steps, spans, work.gpus), strict=True):
         held = work.gpus * (span.end_ns - span.onset_ns) / S
@@ -184,6 +184,16 @@ def _usual_loss(steps: Sequence[Step], before_ns: int) -> float:
         return 0.0
     usual = statistics.median(lengths)
     return sum(max(0.0, each - usual) for each in lengths) / sum(lengths)
+
+
+def with_gaps(steps: Sequence[Step]) -> list[Step]:
+    """The steps of a job, and as one more each what lies between two of them while it stands still: it died and began
+    again, or something held it up between two steps."""
+    if len(steps) < USUAL_MIN:
+        return list(steps)
+    usual = statistics.median(end - start for start, end in steps)
+    gaps = [(end, start) for (_, end), (start, _) in pairwise(steps) if stands_still(start - end, usual)]
+    return sorted([*steps, *gaps])
 
 
 def with_open_end(steps: Sequence[Step], to_ns: int) -> list[Step]:

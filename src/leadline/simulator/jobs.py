@@ -165,6 +165,8 @@ class JobSteps:
         odd = [each for each in begun if each.effect.diverges]
         odd_R = np.isin(self.gpu_R, [gpu for each in odd for gpu in each.gpus]) if odd else None
         times = delayed(_first(times, kept), delay_TR, checkpoint_T, self._stuck(odd, odd_R, kept))
+        if self.run.archetype.tensor_parallel > 1:
+            times = tied(times, self.fleet.rails)
         kept = max(1, int(np.searchsorted(times.start_TR[:, 0], stop_ns)))
         times, checkpoint_T = _first(times, kept), checkpoint_T[:kept]
         laid = Laid(self.step, times, checkpoint_T, odd_R)
@@ -306,6 +308,26 @@ def delayed(times: StepTimes, delay_TR: Ints, behind_T: Ints, stuck_TR: Ints) ->
         times.end_TR + shift_T + more_T[:, None],
         times.arrive_TCR + shift_T[:, None] + delay_TR[:, None, :] + later_TCR,
         times.finish_TCR + shift_T[:, None] + most_T[:, None, None] + ended_TCR,
+    )
+
+
+def tied(times: StepTimes, per: int) -> StepTimes:
+    """The same steps where the `per` ranks of a host compute one replica together: each waits in every layer for the
+    slowest of them, so all come to a collective across hosts at the same time, and none looks slower than another.
+    """
+
+    def of_host(value: Ints) -> Ints:
+        split = value.reshape(*value.shape[:-1], -1, per)
+        return np.broadcast_to(split.max(axis=-1, keepdims=True), split.shape).reshape(value.shape)
+
+    before_TR = of_host(times.data_TR + times.forward_TR)
+    done_TR = of_host(times.data_TR + times.forward_TR + times.backward_TR)
+    return replace(
+        times,
+        forward_TR=before_TR - times.data_TR,
+        backward_TR=done_TR - before_TR,
+        end_TR=of_host(times.end_TR),
+        arrive_TCR=of_host(times.arrive_TCR),
     )
 
 
