@@ -64,6 +64,7 @@ def test_a_job_may_stand_still_between_two_steps() -> None:
     (trouble,) = truth_of([entry("flapping-link", 9.5, 18)], [Work("j", tuple(steps), 4, 4)], 0, 20 * S).troubles
     assert trouble.stalled
     assert trouble.first_lost_ns == 10 * S
+    assert trouble.faults[0].lost == pytest.approx(5 * 4), "six seconds, less a step's usual one, on four GPUs"
 
 
 def test_a_job_that_died_loses_until_the_end_of_the_recording() -> None:

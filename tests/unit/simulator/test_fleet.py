@@ -358,6 +358,32 @@ def test_ranks_that_diverge_enter_another_collective_and_nobody_leaves_it() -> N
     assert last < 112 * 10**9, "all of them have come"
 
 
+def test_ranks_of_one_replica_come_together_and_none_of_them_looks_slow() -> None:
+    spec = SimulationSpec(
+        gpus=64, minutes=5, seed=11, hazards=False, names="few", probes=False,
+        planned=(Planned("gpu-throttle", 100.0, 60.0),),
+    )  # fmt: skip
+    simulation, sink = simulated(spec)
+    fault = simulation.schedule.faults[0]
+    run = simulation.schedule.runs[fault.run]
+    assert run.archetype.tensor_parallel == 8, "this seed throttles a job that is split over the GPUs of a host"
+    rows = [row for row in sink.all("step").to_pylist() if row["job"] == run.job]
+    during = [row for row in rows if 105 < (row["start_ns"] - spec.start_ns) / 1e9 < 150]
+    host = f"h{fault.hosts[0] + 1}"
+    step = during[0]["step"]
+    own = {row["data_ns"] + row["forward_ns"] for row in during if row["host"] == host and row["step"] == step}
+    other = {row["data_ns"] + row["forward_ns"] for row in during if row["host"] != host and row["step"] == step}
+    assert len(own) == 1
+    assert min(own) > 1.4 * max(other)
+    entered = [row for row in sink.all("collective").to_pylist() if row["job"] == run.job]
+    seq = next(row["seq"] for row in entered if (row["enqueued_ns"] - spec.start_ns) / 1e9 > 110)
+    lag = {}
+    for row in entered:
+        if row["seq"] == seq:
+            lag.setdefault(row["host"], set()).add(row["enqueued_ns"])
+    assert all(len(times) == 1 for times in lag.values()), "a host's ranks come at one moment"
+
+
 def test_ranks_with_longer_sequences_tell_more_tokens() -> None:
     spec = SimulationSpec(
         gpus=64, minutes=5, seed=4, hazards=False, detail="jobs",
