@@ -220,9 +220,14 @@ def family(entity: str, topology: Topology) -> frozenset[str]:
 
 
 def _has_better(fallback: Candidate, best: Sequence[Candidate], place: int, topology: Topology) -> bool:
-    below = {*topology.on(fallback.entity), topology.host_of(fallback.entity), fallback.entity}
+    host = topology.host_of(fallback.entity)
+    below = {*topology.on(fallback.entity), host, fallback.entity}
+    beside = topology.hosts_beside(host) if host else frozenset()
     return any(
-        each.logit(place) >= fallback.logit(place) and not each.rule.fallback and each.entity in below for each in best
+        each.logit(place) >= fallback.logit(place)
+        and not each.rule.fallback
+        and (each.entity in below or (each.rule.where == "machine" and each.entity in beside))
+        for each in best
     )
 
 

@@ -38,3 +38,20 @@ def test_without_that_edge_it_is_nobodys_neighbour(told: list[Row]) -> None:
 
 def test_what_no_longer_held_when_it_began_is_no_edge() -> None:
     assert ("host:h5", "neighbour") not in judged(machine(start_ns=at(-2000), end_ns=at(-1500)))
+
+
+def test_a_host_whose_cpus_another_takes_gives_way_to_that_one() -> None:
+    """Tasks of h3 wait for a processor; alone that is the cause, beside a neighbour that takes more it is its effect."""
+    waits = anomaly("host:h3", "node_pressure_cpu_waiting_seconds_total", witness="peers", score=20.0)
+    load = [anomaly("host:h3", name, witness="peers", score=20.0) for name in ("node_load1", "node_procs_running")]
+    takes = [
+        anomaly("port:h5/eth0", f"node_network_{way}_bytes_total", witness="peers", score=30.0)
+        for way in ("transmit", "receive")
+    ]  # fmt: skip
+    late = [symptom(blame("rank:bert-1/2", "straggler"))]
+    alone = case(symptom=late, anomaly=[waits, *load], colocation=[machine()])
+    assert named(alone) == [("host:h3", "cpu-contended")]
+    both = case(symptom=late, anomaly=[waits, *load, *takes], colocation=[machine()])
+    assert named(both) == [("host:h5", "neighbour")]
+    elsewhere = case(symptom=late, anomaly=[waits, *load, *takes], colocation=[machine(others=["host:h6"])])
+    assert ("host:h5", "neighbour") not in named(elsewhere)

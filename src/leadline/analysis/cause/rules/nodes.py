@@ -124,6 +124,7 @@ NODE_RULES: tuple[Rule, ...] = (
         OWN_WORK,
         prior=RARE,
         action=A.DRAIN,
+        fallback=True,  # of a machine whose CPUs another host takes, that one is the reason
     ),
     Rule(
         "memory-pressure",
