@@ -36,6 +36,7 @@ from leadline.store.disk.watch import findings as disk_findings
 from leadline.views import senders as senders_view
 from leadline.views.asked import Asked
 from leadline.views.ledger.config import LedgerConfig
+from leadline.views.mesh.routers import Routers
 from leadline.views.same_machine import SameMachines
 from leadline.views.sources import (
     CRITICAL,
@@ -76,6 +77,7 @@ class Parts:
     verdicts: Verdicts | None = None
     http: HttpTimes = field(default_factory=HttpTimes)
     same_machines: SameMachines = field(default_factory=SameMachines)
+    routers: Routers = field(default_factory=Routers)
     facts: Behind[list[TableFacts]] = field(default_factory=lambda: Behind("facts"))
 
 
@@ -192,9 +194,11 @@ def _of_store(held_s: float, table: str) -> list[dict[str, str]]:
 
 
 def _of_names(parts: Parts, principal: Principal, now_ns: int) -> list[dict[str, str]]:
-    """Machines that are told of under two names."""
+    """Machines that are told of under two names, and routers that are told of under none."""
+    asked = Asked(principal, "", now_ns)
     try:
-        return parts.same_machines.findings(parts.store, Asked(principal, "", now_ns), now_ns, STORE_WAIT_S)
+        same = parts.same_machines.findings(parts.store, asked, now_ns, STORE_WAIT_S)
+        return [*same, *parts.routers.findings(parts.store, asked, STORE_WAIT_S)]
     except StoreError:
         return []  # which is told as that
 

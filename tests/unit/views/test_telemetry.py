@@ -21,6 +21,7 @@ from leadline.server.health_answers import DoctorAnswer
 from leadline.store import Store
 from leadline.store.asking.behind import Behind
 from leadline.views.asked import Asked
+from leadline.views.mesh.routers import Routers
 from leadline.views.same_machine import SameMachines
 from leadline.views.sources import own_sources
 from leadline.views.telemetry import KINDS, LATE_NS, LOOK_NS, TelemetryAnswer, feeds, telemetry_answer
@@ -98,7 +99,8 @@ def parts(store: Store) -> Any:
     live = SimpleNamespace(rows=lambda: {"step": 10})
     return SimpleNamespace(
         store=store, intake=intake, live=live, replay=None, runner=None, alerts=None, disk=None, memory=None,
-        background=None, kernels=None, started_ns=0, same_machines=SameMachines(), facts=Behind("facts"),
+        background=None, kernels=None, started_ns=0, same_machines=SameMachines(), routers=Routers(),
+        facts=Behind("facts"),
     )  # fmt: skip
 
 

@@ -128,9 +128,13 @@ class Ground:
     def _rank(self, rank: str, job: str) -> Reach:
         host = self.topology.host_of(rank)
         near = {rank, host, *self.topology.on(rank), *self._wires(host, job)} - {""}
-        far = {job, *self._along(self.traffic.links_of(rank))} - {""}
-        mates = self.topology.hosts_beside(host)
-        return Reach(frozenset({rank}), frozenset(near), frozenset(far), mates, self._storages(rank, host, job))
+        # Ranks of a host that compute one replica wait for each other in collectives that nobody tells.
+        mates = self.topology.ranks_of(host) if host else NONE
+        beside = [each for each in sorted(mates) if f"job:{EntityId.of(each).holder}" == job]
+        with_theirs = {*beside, *(one for each in beside for one in self.topology.on(each))}
+        far = {job, *self._along(self.traffic.links_of(rank)), *with_theirs} - near - {""}
+        machine = self.topology.hosts_beside(host)
+        return Reach(frozenset({rank}), frozenset(near), frozenset(far), machine, self._storages(rank, host, job))
 
     def _edge(self, sender: str, receiver: str, job: str) -> Reach:
         links, ends = self.traffic.links_between(sender, receiver), {sender, receiver}

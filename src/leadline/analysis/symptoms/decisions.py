@@ -8,7 +8,10 @@
     6  none of these                                                  nobody, with the input that is missing
 
 Of several groups that wait the earliest decides: who is missing in a later one because it waits in an earlier one is a
-victim. Source: Dong et al., "Holmes" (NSDI 2025); PyTorch Flight Recorder's analysis; Mycroft (2025) for the order.
+victim. Groups that begin to wait together decide together: ranks that compute one replica wait for each other in
+collectives that nobody tells, and are missing each in a group of its own.
+
+Source: Dong et al., "Holmes" (NSDI 2025); PyTorch Flight Recorder's analysis; Mycroft (2025) for the order.
 """
 
 from __future__ import annotations
@@ -34,6 +37,9 @@ FEW = 4
 # How long before the first rank came a port may have lost its carrier, since transport tries again for some seconds
 # before a collective stands. Source: recordings (dead-nic; docs/analyses/stalls.md).
 CUT_NS = 10 * S
+# How long after the earliest group another one may have begun to wait to be of the same moment: ranks of one replica
+# reach their collectives within a step's jitter, steps take seconds. Source: judgement.
+TOGETHER_NS = S
 RIGHT_ORDER = "which of the calls the program makes there: nothing like it was called before"
 
 
@@ -91,6 +97,7 @@ def decide(
     if found is None:
         return None
     group, own = found
+    own = own | _beside(groups, group) if own else own
     dead = tuple(sorted((own or group.members) & gone.keys()))
     if dead:
         return Decision(DIED, dead, group, f"{_ranks(dead)} {gone[dead[0]]}, and the others wait in {group.name}")
@@ -103,6 +110,13 @@ def decide(
     if own:
         return _missing(groups, group, own, order)
     return _all_came(groups, group, order)
+
+
+def _beside(groups: Sequence[Group], group: Group) -> frozenset[int]:
+    """Who is missing of its own fault in groups that began to wait when that one did."""
+    waiting = frozenset[int]().union(*(each.waiting for each in groups))
+    same = [each for each in groups if not each.pairwise and abs(each.first_ns - group.first_ns) <= TOGETHER_NS]
+    return frozenset[int]().union(*(each.members - each.entered.keys() - waiting for each in same))
 
 
 def with_cut(decision: Decision, happened: Happened) -> Decision:
@@ -126,7 +140,8 @@ def _missing(groups: Sequence[Group], group: Group, own: frozenset[int], order: 
     if group.pairwise:
         words = f"{_ranks(ranks)} waits in nothing while others wait, first rank {min(group.waiting)} in {group.name}"
         return Decision(NEVER_ENTERED, ranks, group, words)
-    return Decision(NEVER_ENTERED, ranks, group, f"{_ranks(ranks)} did not come to {group.name}")
+    more = "" if own <= group.members else " and what others wait in since then"
+    return Decision(NEVER_ENTERED, ranks, group, f"{_ranks(ranks)} did not come to {group.name}{more}")
 
 
 def _diverged(group: Group, order: Order) -> Decision | None:

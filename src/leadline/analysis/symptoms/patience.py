@@ -164,6 +164,7 @@ class Patience:
         if self._is_broken(missing, group.first_ns):
             return 0
         seen_ns = self._seen_ns()
+        missing = [rank for rank in missing if rank in group.members]  # others are missing in groups of their own
         first = min(group.members)  # of a pair no rank writes for both, unless it is the job's first
         writes = first in missing and (first == 0 or len(group.members) > 2)
         by_custom = writes or 2 * len(missing) > len(group.members)

@@ -237,7 +237,9 @@ class _Job:
             return None
         at_ns = self._before_failing_ns()
         groups, order = groups_waiting(self.calls, at_ns), Programs(self.calls, at_ns)
-        decision = decide(groups, gone=self._gone(), frozen=self.happened.frozen, order=order)
+        # Who stood still when it began is why it lasts, until that one has come: to go on is not to have come.
+        frozen = self.happened.frozen.keys() | (frozenset() if last is None else self.happened.frozen_at(last.start_ns))
+        decision = decide(groups, gone=self._gone(), frozen=frozen, order=order)
         if decision is None or decision.group is None:
             return self._silent()
         group = decision.group

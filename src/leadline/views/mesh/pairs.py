@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leadline.model.principal import OPERATE
-from leadline.model.tables.fabric import PROBE_HOP, RELATION
-from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked
+from leadline.views.mesh.routers import unplaced_routers
 from leadline.views.mesh.types import MeshWindow
 from leadline.views.mesh.windows import (
     COLUMN,
@@ -29,8 +27,6 @@ from leadline.views.mesh.windows import (
 from leadline.views.natural import natural
 from leadline.views.rows import SCHEMA_VERSION
 
-TRACED_NS = 300 * S  # as far back as `localise` takes a trace for true
-ROUTERS_MAX = 100_000  # addresses that are asked for: ports of the largest fabrics. Source: bound
 HOSTS_MAX = 256  # 65,000 cells: half a megabyte, and two pixels a cell
 
 
@@ -44,7 +40,7 @@ def mesh_answer(store: Store, asked: Asked, measure: Measure, traffic_class: int
     column = COLUMN[measure]
     shown = [_without_delay(row, column) if silent(row) else row for row in rows if row["class"] == chosen]
     hosts, total = _hosts(shown, column)
-    answered, unplaced = _routers(store, asked)
+    answered, unplaced = unplaced_routers(store, asked)
     values, bounds = _matrix(shown, hosts, column)
     place = {host: at for at, host in enumerate(hosts)}
     return {
@@ -58,25 +54,6 @@ def mesh_answer(store: Store, asked: Asked, measure: Measure, traffic_class: int
         "routers_total": answered, "routers_unplaced": unplaced,
         "why": "" if shown else NO_DELAY,
     }  # fmt: skip
-
-
-def _routers(store: Store, asked: Asked) -> tuple[int, list[str]]:
-    """How many addresses answered traces, and those that no relation says to be in a port of a switch. Of a tenant
-    none: whose switches they are is not its to tell."""
-    if not asked.principal.may(OPERATE):
-        return 0, []
-    owned = asked.conditions()
-    lately = " AND ".join(
-        [*owned, f"time_ns > {asked.at_ns - TRACED_NS}", f"time_ns <= {asked.at_ns}", "address != ''"]
-    )
-    answered = f"SELECT DISTINCT toString(address) AS address FROM leadline.{PROBE_HOP.name} WHERE {lately}"
-    found = {row["address"] for row in rows_of(store, asked, f"{answered} LIMIT {ROUTERS_MAX}")}
-    if not found:
-        return 0, []
-    known = " AND ".join([*owned, "kind = 'in'", "startsWith(child, 'address:')", "startsWith(parent, 'swport:')"])
-    placed = f"SELECT DISTINCT toString(child) AS child FROM leadline.{RELATION.name} WHERE {known} LIMIT {ROUTERS_MAX}"
-    found_at = {row["child"].removeprefix("address:") for row in rows_of(store, asked, placed)}
-    return len(found), sorted(found - found_at)
 
 
 def _without_delay(row: Row, column: str) -> Row:

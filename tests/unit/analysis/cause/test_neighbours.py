@@ -41,7 +41,7 @@ def test_what_no_longer_held_when_it_began_is_no_edge() -> None:
 
 
 def test_a_host_whose_cpus_another_takes_gives_way_to_that_one() -> None:
-    """Tasks of h3 wait for a processor; alone that is the cause, beside a neighbour that takes more it is its effect."""
+    """Tasks of h3 wait for a processor: the cause, if nobody beside it takes more."""
     waits = anomaly("host:h3", "node_pressure_cpu_waiting_seconds_total", witness="peers", score=20.0)
     load = [anomaly("host:h3", name, witness="peers", score=20.0) for name in ("node_load1", "node_procs_running")]
     takes = [

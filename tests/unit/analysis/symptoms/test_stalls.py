@@ -56,6 +56,16 @@ def test_a_process_that_goes_on_is_not_frozen() -> None:
     assert blamed(row) == [(f"rank:{JOB}/2", "never-entered", "decision:2")]
 
 
+def test_who_stood_still_when_it_began_is_why_it_lasts_until_it_has_come() -> None:
+    events = [event(T0 + 100 * MS, 1, "process-stopped", "error"), event(T0 + 3 * S, 1, "process-continued")]
+    given = stuck_job((1,), events=events)
+    known = table("symptom", [symptom(0.213, "stall")])
+    (row,) = told({**given, "symptom": known}, window(4, 2))
+    assert blamed(row) == [(f"rank:{JOB}/1", "frozen", "decision:2")]
+    (row,) = told(given, window(4, 2))
+    assert blamed(row) == [(f"rank:{JOB}/1", "never-entered", "decision:2")], "a stall that begins after it went on"
+
+
 def link_down(port: str, at_ns: int) -> dict[str, Any]:
     told = event(at_ns, 0, "link-down", "error")
     return {**told, "entity_kind": "port", "entity": port}
@@ -99,6 +109,37 @@ def test_the_earliest_group_decides_and_later_ones_are_victims() -> None:
     (row,) = told(
         {**given, "collective": pa.concat_tables([given["collective"], table("collective", pair)])}, window(4, 2)
     )
+    assert blamed(row) == [(f"rank:{JOB}/2", "never-entered", "decision:2")]
+
+
+def replicas(*events: dict[str, Any], second_ms: int = 110) -> dict[str, pa.Table]:
+    """Ranks 0 and 1 compute one replica, 2 and 3 the other; each pair of the same place reduces by itself. Of the second
+    replica nobody comes."""
+    given = stuck_job(absent=(0, 1, 2, 3), events=list(events))
+    calls = []
+    for place, comm in enumerate((f"{JOB}/0xaa", f"{JOB}/0xbb")):
+        of = {"comm": comm, "ranks": 2}
+        for at in (-8, -6, -4):
+            for rank in (place, place + 2):
+                calls += both(rank, 8 + at, T0 + at * S, T0 + at * S + MS, **of)
+        calls += both(place, 9, T0 + (100, second_ms)[place] * MS, None, **of)
+    return with_calls(given, calls)
+
+
+def test_ranks_of_one_replica_are_missing_together_each_in_its_own_group() -> None:
+    (row,) = told(replicas(), window(4, 2))
+    assert blamed(row) == [(f"rank:{JOB}/{rank}", "never-entered", "decision:2") for rank in (2, 3)]
+    assert "and what others wait in since then" in row["evidence"][0]["text"]
+
+
+def test_the_one_that_stands_still_holds_up_its_replica_whichever_group_was_first() -> None:
+    stopped = event(T0 + 50 * MS, 3, "process-stopped", "error")
+    (row,) = told(replicas(stopped), window(4, 2))
+    assert blamed(row) == [(f"rank:{JOB}/3", "frozen", "decision:2")]
+
+
+def test_who_is_missing_in_a_group_that_began_to_wait_much_later_is_another_matter() -> None:
+    (row,) = told(replicas(second_ms=1600), window(4, 2))
     assert blamed(row) == [(f"rank:{JOB}/2", "never-entered", "decision:2")]
 
 
