@@ -84,7 +84,8 @@ class Where:
         if effect.scope == "rank":
             self._ranks(out, hosts, parts, rng)
             if run is not None and run.archetype.tensor_parallel > 1 and effect.tokens[out.level] != 1.0:
-                self._hosts(out, np.array(out.hosts))  # ranks of one replica get the same sequences
+                # Ranks of one replica get the same sequences; where all are longer, nothing is imbalanced.
+                self._hosts(out, np.array(out.hosts[: max(1, len(hosts) // 2)]))
         elif effect.scope == "stage":
             # A stage is a run of hosts: the middle eighth of the job.
             size = max(1, len(hosts) // 8)

@@ -17,7 +17,8 @@ from types import MappingProxyType
 
 from leadline.model.errors import DataError
 
-VERSION = 1  # of the table: another one has other names, or means something else by them
+# Of the table: another one has other names, or means something else by them. Source: definition.
+VERSION = 1
 FILE = "weights.csv"
 # Each name with what was in use before any fit. Source: judgement and recordings, as docs/analyses/cause.md tells of
 # each of them.

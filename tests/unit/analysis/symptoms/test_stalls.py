@@ -113,8 +113,8 @@ def test_the_earliest_group_decides_and_later_ones_are_victims() -> None:
 
 
 def replicas(*events: dict[str, Any], second_ms: int = 110) -> dict[str, pa.Table]:
-    """Ranks 0 and 1 compute one replica, 2 and 3 the other; each pair of the same place reduces by itself. Of the second
-    replica nobody comes."""
+    """Ranks 0 and 1 compute one replica, 2 and 3 the other; each pair of the same place reduces by itself. Nobody of
+    the second replica comes."""
     given = stuck_job(absent=(0, 1, 2, 3), events=list(events))
     calls = []
     for place, comm in enumerate((f"{JOB}/0xaa", f"{JOB}/0xbb")):
