@@ -26,6 +26,7 @@ from bench.figures import Figure
 from bench.peers import free_port
 from leadline.host.bound import bound_to_parent
 from leadline.model.tables import BY_NAME
+from leadline.simulator.catalogue import chosen
 from leadline.simulator.fleet import Fleet
 from leadline.simulator.happenings import of_addresses, standing
 from leadline.simulator.metrics import Streams
@@ -72,7 +73,7 @@ def fill(directory: Path, series: int) -> int:
         now_ns, common = time.time_ns(), Common("default", "default", 1)
         fleet = Fleet(8 * max(1, round(series / STREAMS_PER_HOST)), 8)
         count = 0
-        for columns in Streams(fleet, False, now_ns - 3600 * S, 1).series(now_ns):
+        for columns in Streams(fleet, chosen(everything=False, rest=False), now_ns - 3600 * S, 1).series(now_ns):
             rows = len(columns["first_ns"])  # type: ignore[arg-type]
             count += rows
             store.append(BY_NAME["series"], made(BY_NAME["series"], columns, rows, common, 0))

@@ -41,7 +41,8 @@ class Archetype:
     def groups(self, hosts: int, ranks: int) -> int:
         """Communicators across hosts that a job of this size has: one per place in the replica; ranks fall to them in
         turn."""
-        return self.tensor_parallel if hosts > 1 and ranks % self.tensor_parallel == 0 else 1
+        split = min(self.tensor_parallel, ranks // hosts)  # over the GPUs of one host at most
+        return split if hosts > 1 and ranks % split == 0 else 1
 
 
 ARCHETYPES: tuple[Archetype, ...] = (

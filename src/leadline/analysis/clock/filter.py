@@ -98,11 +98,12 @@ def measured(
         rates = solved(src_E, dst_E, told_E, lines.spread_E * 2 / np.maximum(half_s, 0.1), count)
         x_H = _in_frame(found.x_H, found, new_H, mesh)
         y_H = _in_frame(rates.x_H, rates, new_H, mesh)
-        begun_H = np.where(new_H, x_H + y_H * half_s, 0.0)
+        placed_H = new_H & np.isfinite(x_H + y_H)  # who is on no island yet begins with a later window
+        begun_H = np.where(placed_H, x_H + y_H * half_s, 0.0)
         whole_H = np.rint(begun_H).astype(np.int64)
         mesh = replace(
             mesh, base_H=mesh.base_H + whole_H, offset_H=mesh.offset_H + begun_H - whole_H,
-            rate_H=mesh.rate_H + np.where(new_H, y_H, 0.0),
+            rate_H=mesh.rate_H + np.where(placed_H, y_H, 0.0),
         )  # fmt: skip
         x_H, y_H = np.where(new_H, 0.0, x_H), np.where(new_H, 0.0, y_H)
     assert found is not None, "there is at least one round"
