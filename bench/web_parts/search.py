@@ -26,10 +26,10 @@ from bench.figures import Figure
 from bench.peers import free_port
 from leadline.host.bound import bound_to_parent
 from leadline.model.tables import BY_NAME
-from leadline.simulator.catalogue import chosen
 from leadline.simulator.fleet import Fleet
 from leadline.simulator.happenings import of_addresses, standing
-from leadline.simulator.metrics import Streams
+from leadline.simulator.metrics.catalogue import chosen
+from leadline.simulator.metrics.streams import Streams
 from leadline.simulator.rows import Common, made
 from leadline.store import Store
 from leadline.store.config import StoreConfig

@@ -14,7 +14,7 @@ from leadline.simulator.effects import Told
 from leadline.simulator.fabric import Ints
 from leadline.simulator.fleet import Fleet, joined, text
 from leadline.simulator.flows import Edges, address, queue_pair
-from leadline.simulator.metrics import PCI
+from leadline.simulator.metrics.streams import PCI
 from leadline.simulator.rows import Coded
 from leadline.simulator.targets import Befallen, Run, ranks_of
 

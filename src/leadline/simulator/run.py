@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from leadline.lab.flow_truth import FlowTruthFile
 from leadline.model.tables import BY_NAME, Table
-from leadline.simulator.catalogue import chosen
 from leadline.simulator.clocks import Clocks
 from leadline.simulator.effects import effect_of
 from leadline.simulator.fabric import Bools, Floats, Ints
@@ -34,7 +33,8 @@ from leadline.simulator.happenings import (
 )
 from leadline.simulator.jobs import JobSteps
 from leadline.simulator.mesh import Mesh
-from leadline.simulator.metrics import Load, Streams
+from leadline.simulator.metrics.catalogue import chosen
+from leadline.simulator.metrics.streams import Load, Streams
 from leadline.simulator.rows import Coded, Common, Told, collective_columns, made, step_columns
 from leadline.simulator.scheduler import harmless_of_a_day, schedule
 from leadline.simulator.spec import SimulationSpec

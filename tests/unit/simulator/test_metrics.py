@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from leadline.model.names import entity_of
-from leadline.simulator.catalogue import BY_KEY, FEW, chosen, metric_of
 from leadline.simulator.effects import EFFECTS, effect_of
 from leadline.simulator.fleet import Fleet
-from leadline.simulator.metrics import Load, Streams
+from leadline.simulator.metrics.catalogue import BY_KEY, FEW, chosen, metric_of
+from leadline.simulator.metrics.streams import Load, Streams
 from leadline.simulator.targets import Befallen
 from leadline.store.bundle import read_bundle
 

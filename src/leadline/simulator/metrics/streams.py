@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from leadline.simulator.catalogue import FABRIC_BYTES_S, PORT_BYTES_S, Metric, Of, metric_of
 from leadline.simulator.effects import EFFECTS, Grows
 from leadline.simulator.fabric import Bools
 from leadline.simulator.fleet import Fleet, Ints, joined, text
+from leadline.simulator.metrics.catalogue import FABRIC_BYTES_S, PORT_BYTES_S, Metric, Of, metric_of
 from leadline.simulator.targets import Befallen, links_of
 from leadline.wire.series_id import series_slices
 
@@ -241,25 +241,23 @@ class Streams:
             during_T = _while(fault, at_s_T)
             for port in np.flatnonzero(np.isin(ports.link, hit)).tolist():
                 link = ports.link[port]
-                busy_T = np.clip(carried_LT[link] * 8 / (left * self.fleet.capacity_bps_L[link]), 0.0, 1.0)
-                busy_T = (
-                    busy_T if effect.queues == "own" else np.ones(len(at_s_T))
-                )  # others fill it whatever a job does
+                busy_T = np.ones(len(at_s_T))  # others fill it, whatever a job does
+                if effect.queues == "own":
+                    busy_T = np.minimum(1.0, carried_LT[link] * 8 / (left * self.fleet.capacity_bps_L[link]))
                 full_T = (self._rng.random(len(at_s_T)) < busy_T) & during_T
-                bytes_T = np.rint(QUEUE_BYTES * self._rng.uniform(0.5, 1.0, len(at_s_T))) * full_T
-                out[self.places["swport node_qdisc_backlog"].start + port] += bytes_T
-                out[self.places["swport node_qdisc_current_queue_length"].start + port] += np.rint(
-                    bytes_T / FRAME_BYTES
-                )
+                queue_T = np.rint(QUEUE_BYTES * self._rng.uniform(0.5, 1.0, len(at_s_T))) * full_T
+                out[self.places["swport node_qdisc_backlog"].start + port] += queue_T
+                frames_T = np.rint(queue_T / FRAME_BYTES)
+                out[self.places["swport node_qdisc_current_queue_length"].start + port] += frames_T
                 busy_s_T = busy_T * during_T * period_s
                 self._more(out, "swport node_qdisc_overlimits_total", port, np.cumsum(OVER_LIMIT_S * busy_s_T))
                 for name in ("node_qdisc_drops_total", "ifOutDiscards"):
                     self._more(out, f"swport {name}", port, np.cumsum(effect.drops_s[fault.level] * busy_s_T))
 
     def _more(self, out: Floats, key: str, entity: int, more_T: Floats) -> None:
-        """Let a counter of one entity be higher by that much; it stays so afterwards."""
+        """Let a count of one entity be higher by that much; it stays so afterwards."""
         row = self.places[key].start + entity
-        out[row] = np.floor(out[row] + more_T) if key.rpartition("_")[2] != "seconds" else out[row] + more_T
+        out[row] = np.floor(out[row] + more_T)
         self.state_S[row] += more_T[-1]
 
     def _hold(self, out: Floats, at_s_T: Floats, faults: list[Befallen]) -> None:
