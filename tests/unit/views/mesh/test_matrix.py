@@ -14,6 +14,7 @@ from leadline.store import Store
 from leadline.views.asked import Asked
 from leadline.views.mesh.clocks import NO_CLOCK, clock_answer
 from leadline.views.mesh.pairs import HOSTS_MAX, mesh_answer, pair_answer
+from leadline.views.mesh.routers import Routers, finding_of
 from leadline.views.mesh.types import ClockAnswer, MeshAnswer, PairAnswer
 from leadline.views.mesh.windows import LOOK_NS, NO_DELAY
 
@@ -47,10 +48,15 @@ def hop(address: str, ago_s: int = 10) -> dict[str, Any]:
 
 
 ROWS = {
-    "probe_hop": [hop("10.201.1.0"), hop("10.201.2.10"), hop("10.201.2.10", 20), hop(""), hop("10.9.9.9", 301)],
+    "probe_hop": [hop("10.201.1.0"), hop("10.201.2.10"), hop("10.201.2.10", 20), hop(""), hop("10.9.9.9", 301),
+                  hop("10.201.30.10")],
     "relation": [
-        row("relation", **PROVIDER_S | {"child": f"address:{address}", "parent": parent, "kind": "in"})
-        for address, parent in (("10.201.1.0", "swport:spine1/Ethernet1"), ("10.201.2.10", "port:h1/eth0"))
+        row("relation", **PROVIDER_S | {"child": f"address:{address}", "parent": parent, "kind": "in",
+                                        "from_ns": END - 3600 * S, "to_ns": to_ns})
+        for address, parent, to_ns in (
+            ("10.201.1.0", "swport:spine1/Ethernet1", None), ("10.201.2.10", "port:h1/eth0", None),
+            ("10.201.30.10", "swport:spine2/Ethernet1", END - 301 * S),
+        )
     ],
     "delay": [
         delay("h1", "h2", 9_000, ago_s=20),  # older than the next
@@ -158,5 +164,23 @@ def test_a_mesh_that_is_too_large_keeps_the_worst(store: Store) -> None:
 
 def test_routers_of_which_nobody_tells_whose_they_are_are_named_to_who_can_mend_it(store: Store) -> None:
     found = mesh(store, who=Principal("provider", "default", Role.OPERATOR))
-    assert (found["routers_total"], found["routers_unplaced"]) == (2, ["10.201.2.10"]), "a host's port places none"
+    assert found["routers_total"] == 3
+    assert found["routers_unplaced"] == ["10.201.2.10", "10.201.30.10"], "a host's port places none, nor what has ended"
     assert mesh(store)["routers_total"] == 0
+
+
+def test_doctor_names_them_to_the_operator_and_says_what_to_do(store: Store) -> None:
+    looks, operator = Routers(), Principal("provider", "default", Role.OPERATOR)
+    (found,) = looks.findings(store, Asked(operator, "", END))
+    assert "2 of 3 addresses that answer the probes' traces" in found["text"]
+    assert "(10.201.2.10, 10.201.30.10)" in found["text"]
+    assert "address:ADDRESS in swport:SWITCH/PORT" in found["do"]
+    assert looks.findings(store, Asked(PROVIDERS, "", END)) == []
+    later = Asked(operator, "", END + 400 * S)
+    assert looks.findings(store, later) == [], "nothing has answered for five minutes"
+
+
+def test_many_are_told_as_some_and_more() -> None:
+    (found,) = finding_of(9, [f"10.0.0.{number}" for number in range(5)])
+    assert "(10.0.0.0, 10.0.0.1, 10.0.0.2 and 2 more)" in found["text"]
+    assert finding_of(9, []) == []
