@@ -17,14 +17,14 @@ import argparse
 import multiprocessing
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import get_args
+from typing import TypeVar, get_args
 
 import numpy as np
 from bench.figures import conditions, tell
@@ -41,6 +41,7 @@ from leadline.simulator.spec import Placement, Planned, SimulationSpec
 from leadline.simulator.write import bundle_sink
 from leadline.store.bundle_redact import truth_path, write_truth
 
+T = TypeVar("T")
 FAULTS = tuple(name for name, effect in EFFECTS.items() if not effect.harmless)
 CASES = len(FAULTS) * len(MAGNITUDES)  # of a round
 LAYOUTS = ((64, 8), (32, 2), (16, 1), (64, 8))  # GPUs, of them on a host: half of the cases have eight, as most users
@@ -137,22 +138,33 @@ def simulated(spec: SimulationSpec, path: Path) -> None:
 def all_judged(chosen: Sequence[Case], keep: Path | None, cache: Path | None, processes: int) -> Scores:
     """The scores of all cases. Errors: LeadlineError."""
     scores, work = Scores(), partial(judged_case, keep=keep, cache=cache)
+    for each in in_pool(work, chosen, processes):
+        scores.add(each)
+    return scores
+
+
+def in_pool(work: Callable[[Case], T], chosen: Sequence[Case], processes: int) -> Iterator[T]:
+    """What work makes of each case, in their order, in processes of its own. Errors: what it raises."""
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
         for number, each in enumerate(pool.map(work, chosen), start=1):
-            scores.add(each)
+            yield each
             if sys.stderr.isatty():
                 print(f"\r{number} of {len(chosen)} judged", end="" if number < len(chosen) else "\n", file=sys.stderr)
-    return scores
+
+
+def make_ready(count: int, folders: Iterable[Path | None]) -> None:
+    """Check the number of cases, and make the folders. Errors: LeadlineError."""
+    if count < 1:
+        raise LeadlineError(f"--count: expected a number of cases, got {count}")
+    for folder in filter(None, folders):
+        folder.mkdir(parents=True, exist_ok=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Judge and tell. Exit code 2 for what cannot be judged, 0 whatever the figures are."""
     given = _parser().parse_args(arguments)
     try:
-        if given.count < 1:
-            raise LeadlineError(f"--count: expected a number of cases, got {given.count}")
-        for folder in filter(None, (given.keep, given.cache)):
-            folder.mkdir(parents=True, exist_ok=True)
+        make_ready(given.count, (given.keep, given.cache))
         require_unseen(given.split, range(given.first, given.first + given.count))
         drawn = islice(cases(given.split, given.first, not given.no_probes), given.count)
         chosen = [each for each in drawn if any(word in each.name for word in given.only.split(","))]

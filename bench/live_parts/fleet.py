@@ -104,7 +104,7 @@ class Told:
 
 
 def write_fleet(hosts: int, seconds: int, start_ns: int, seed: int, to: Writer) -> Told:
-    """Encode all that a fleet of `hosts` sends from `start_ns` on."""
+    """Encode all that a fleet of `hosts` sends from `start_ns` on. Few names of metrics: figures compare."""
     spec = SimulationSpec(
         gpus=hosts * GPUS, minutes=seconds / 60, seed=seed, quiet=True, hazards=False, detail="all", names="few",
         metrics_s=float(AGENT_S), start_ns=start_ns,

@@ -112,12 +112,9 @@ def _weighed(candidate: Candidate, place: int, wide: float, trouble: Trouble) ->
     much = dict.fromkeys(GROUPS, 0.0)
     much["common" if rule.prior == WEIGHTS.common else "rare"] = 1.0
     for number, each in enumerate(candidate.told):
-        sign = next((one for one in rule.signs if one.fits(*each.piece.face)), None)
-        if sign is None:  # remembered of an earlier window, of a rule that has changed since
-            continue
-        strongest = max((one for one in rule.signs if one.fits(*each.piece.face)), key=lambda one: one.weight)
+        strongest = max(one.weight for one in rule.signs if one.fits(*each.piece.face))
         counted = HALVING**number * (1.0 if wide >= WIDE_MIN else wide)
-        much[class_of(strongest.weight)] += each.weight / strongest.weight * counted
+        much[class_of(strongest)] += each.weight / strongest * counted
     parts = candidate.parts(place)
     much["blame"] = parts.get("blame", 0.0) / WEIGHTS.blame
     much["breadth"] = parts.get("breadth", 0.0) / WEIGHTS.breadth

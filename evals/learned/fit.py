@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -30,10 +28,10 @@ from evals.learned.candidates import Keeping, PartWeighed, calls_of, parts_from,
 from evals.learned.model import NAMES, Fit, chances, fitted
 from evals.runs.judged import source_hash
 from evals.runs.truth import read_truth, truth_of, works_of
-from evals.simulated import CASES, Case, cases, seed_of, simulated
+from evals.simulated import CASES, Case, cases, in_pool, make_ready, seed_of, simulated
 from leadline.analysis import ANALYSES
 from leadline.analysis.cause import weights as table
-from leadline.analysis.cause.weights import BY_HAND, WEIGHTS, Fitted
+from leadline.analysis.cause.weights import BY_HAND, WEIGHTS
 from leadline.model.errors import LeadlineError
 from leadline.model.tables.verdicts import ANALYSIS_RUN
 from leadline.runner.judging import Judging, rows_that_count
@@ -83,13 +81,7 @@ def of_case(case: Case, keep: Path | None, cache: Path | None) -> list[PartWeigh
 def all_of(chosen: Sequence[Case], keep: Path | None, cache: Path | None, processes: int) -> Known:
     """What was weighed of each case. Errors: LeadlineError."""
     work = partial(of_case, keep=keep, cache=cache)
-    found: Known = []
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-        for case, parts in zip(chosen, pool.map(work, chosen), strict=True):
-            found.append((case, parts))
-            if sys.stderr.isatty():
-                print(f"\r{len(found)} of {len(chosen)}", end="", file=sys.stderr)
-    return found
+    return list(zip(chosen, in_pool(work, chosen, processes), strict=True))
 
 
 def left_out(known: Known, of: Callable[[Case], str]) -> Iterator[tuple[str, int, float, float]]:
@@ -118,16 +110,11 @@ def _of_broken(several: Sequence[Sequence[PartWeighed]], weights: Mapping[str, f
 
 def as_table(fit: Fit, first: int, count: int) -> str:
     """The file that ships."""
-    before = [f"# fitted {each.source} {each.split} {each.first} {each.count}" for each in _fitted(first, count)]
-    lines = [f"# version {table.VERSION}", *before, ",".join(table.COLUMNS)]
+    lines = [f"# version {table.VERSION}", f"# fitted {SOURCE} {SPLIT} {first} {count}", ",".join(table.COLUMNS)]
     for name in NAMES:
         note = f"kept: fewer than 5 cases have it ({fit.cases[name]})" if name in fit.kept else "fitted"
         lines.append(f"{name},{BY_HAND[name]:g},{fit.values[name]:g},{fit.cases[name]},{note}")
     return "\n".join(lines) + "\n"
-
-
-def _fitted(first: int, count: int) -> list[Fitted]:
-    return [Fitted(SOURCE, SPLIT, first, count)]
 
 
 def told(fit: Fit, known: Known) -> str:
@@ -152,10 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Fit and tell. Exit code 2 for what cannot be done."""
     given = _parser().parse_args(arguments)
     try:
-        if given.count < 1:
-            raise LeadlineError(f"--count: expected a number of cases, got {given.count}")
-        for folder in filter(None, (given.keep, given.cache)):
-            folder.mkdir(parents=True, exist_ok=True)
+        make_ready(given.count, (given.keep, given.cache))
         known = all_of(list(islice(cases(SPLIT, given.first), given.count)), given.keep, given.cache, given.processes)
         fit = fitted([parts for _, parts in known if parts])
     except LeadlineError as error:

@@ -125,9 +125,8 @@ def _port_down(per_s: float = 0.0) -> tuple[Grows, ...]:
     )
 
 
-def _retried(*per_s: float) -> tuple[Grows, ...]:
+def _retried(small: float, medium: float, large: float) -> tuple[Grows, ...]:
     """What the NICs of a link count whose packets are lost: the sender goes back, and learns to (adaptive)."""
-    small, medium, large = per_s
     return (
         Grows("node_infiniband_packet_seq_err_total", (small, medium, large)),
         Grows("node_infiniband_roce_adp_retrans_total", (small / 5, medium / 5, large / 5)),
@@ -193,7 +192,7 @@ _FAULTS: tuple[Effect, ...] = (
     Effect("pcie-width", "host", "gray", "link", capacity=(0.5, 0.25, 0.06), queues="own", drops_s=(0.0, 0.0, 1.0), events=(
         Told("pcie-aer", "warning", "host", _PCIE_ERROR, code="corrected"),
         Told("pcie-aer", "warning", "host", _PCIE_ERROR, code="corrected", when="every", every_s=20.0),
-        Told("pcie-width", "warning", "host", "mlx5_core {pci}: available PCIe bandwidth, limited by a narrower link", code="x4")),
+        Told("pcie-width", "warning", "host", "mlx5_core {pci}: available PCIe bandwidth, limited by a narrower link")),
         counters=(Grows("node_ethtool_outbound_pci_stalled_wr_events", (0.5, 0.8, 0.95)),),
         holds=(Holds("node_pcidevice_current_link_width", (8.0, 4.0, 1.0)),)),
     # -- network --------------------------------------------------------------------------------------------------

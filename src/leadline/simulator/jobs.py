@@ -295,7 +295,7 @@ def delayed(times: StepTimes, delay_TR: Ints, behind_T: Ints, stuck_TR: Ints) ->
     more_T = most_T + stuck_T + behind_T
     shift_T = (np.cumsum(more_T) - more_T)[:, None]
     # After the first collective everybody is later by what some have waited in it.
-    later_TCR = np.repeat(stuck_T[:, None, None], times.arrive_TCR.shape[1], axis=1) + np.zeros_like(times.arrive_TCR)
+    later_TCR = np.broadcast_to(stuck_T[:, None, None], times.arrive_TCR.shape).copy()
     ended_TCR = later_TCR.copy()
     later_TCR[:, :1] = 0
     ended_TCR[:, :1] = stuck_TR[:, None, :]

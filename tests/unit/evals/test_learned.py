@@ -130,6 +130,8 @@ def test_what_is_written_is_read() -> None:
         (("# version 1", "# version 2"), "from this version of Leadline"),
         (("proof,", "proved,"), "one line each of common, rare, proof"),
         (("proof,6,", "proof,6,much"), "a value from -20 to 20"),
+        (("proof,", "common,-1,-1,0,twice\nproof,"), "one line each of common, rare, proof"),
+        (("# fitted simulated train 0 1", "# fitted on test"), "# fitted SOURCE SPLIT FIRST COUNT"),
         (("proof,6,", "proof,6,nan #"), "a value from -20 to 20"),
         (("proof,6,", "proof,6,1e9 #"), "a value from -20 to 20"),
     ],

@@ -34,15 +34,16 @@ from leadline.analysis.cause.signs import Told, signs_of, wide_share
 from leadline.analysis.cause.symptoms import SymptomRow
 from leadline.analysis.cause.weights import WEIGHTS
 
-# Log-odds of `unknown`, nats: where blame explains all and one weak sign speaks for a rule, the odds are even. By hand
-# it was 3.0, then 4.5 when each part of a loss got its own cause. Source: fitted (`weights`).
+# Log-odds of `unknown`, nats: where blame explains all and one weak sign speaks for a rule, the odds are even. It was
+# raised from 3.0 when each part of a loss got its own cause. Source: recordings (docs/analyses/lab-evals.md), in the
+# table of `weights`.
 UNKNOWN_LOGIT = WEIGHTS.unknown
 # Probability of the same blame if the cause is somewhere else, because the ledger errs: it makes blame count from 0 to
 # 3 nats, and half an explanation 0.65 less than a whole one, where 71 recordings have 1.0. Source: recordings
 # (docs/analyses/cause.md, weights by counts).
 BLAME_ELSEWHERE = 0.05
 # nats for a component that explains all of a loss, and as many against one that explains nothing, so that one cause of
-# everything is preferred to many of a little. Source: fitted (`weights`).
+# everything is preferred to many of a little. Source: recordings (with sets of causes), in the table of `weights`.
 BREADTH = WEIGHTS.breadth
 # Share of the sign before that each further sign counts, because signs of one fault are not independent: all of them
 # together count at most twice the strongest. Source: judgement.

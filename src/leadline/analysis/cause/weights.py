@@ -1,7 +1,7 @@
-"""How much priors, blame and signs tell: a table that a person can read (`weights.csv`), fitted, not set by hand.
+"""How much priors, blame and signs tell: a table that a person can read and `evals.learned` can fit (`weights.csv`).
 
-A line of the table has a name, what was in use before any fit, what is in use now, how many cases taught it, and a
-note. Lines that begin with `# fitted` name the simulated cases it was fitted on: nothing is scored on those
+A line of the table has a name, the value by hand, what is in use now, how many cases taught it (0: it is by hand), and
+a note. Lines that begin with `# fitted` name the simulated cases it was fitted on: nothing is scored on those
 (`python -m evals.learned`, docs/analyses/learned-weights.md).
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from types import MappingProxyType
@@ -69,9 +69,11 @@ def read(text: str, where: str) -> Weights:
         raise DataError(where, f"'# version {VERSION}' in the first line, from this version of Leadline", repr(first))
     rows = list(csv.DictReader(line for line in lines if line and not line.startswith("#")))
     values = {row.get("name"): row.get("value") for row in rows}
-    if set(values) != set(BY_HAND):
-        raise DataError(where, f"one line each of {', '.join(BY_HAND)}", ", ".join(map(str, values)) or "none")
-    return Weights(**{name: _number(values[name], f"{where}, {name}") for name in BY_HAND}, fitted=_fitted(lines))
+    if set(values) != set(BY_HAND) or len(rows) != len(BY_HAND):
+        names = ", ".join(str(row.get("name")) for row in rows)
+        raise DataError(where, f"one line each of {', '.join(BY_HAND)}", names or "none")
+    numbers = {name: _number(values[name], f"{where}, {name}") for name in BY_HAND}
+    return Weights(**numbers, fitted=tuple(_fitted(line, where) for line in lines if line.startswith("# fitted")))
 
 
 def _number(value: str | None, where: str) -> float:
@@ -84,11 +86,11 @@ def _number(value: str | None, where: str) -> float:
     return number
 
 
-def _fitted(lines: Iterable[str]) -> tuple[Fitted, ...]:
-    found = (_FITTED.fullmatch(line) for line in lines)
-    return tuple(
-        Fitted(each["source"], each["split"], int(each["first"]), int(each["count"])) for each in found if each
-    )
+def _fitted(line: str, where: str) -> Fitted:
+    each = _FITTED.fullmatch(line)
+    if each is None:  # passed over, it would let cases score what was fitted on them
+        raise DataError(where, "'# fitted SOURCE SPLIT FIRST COUNT'", repr(line))
+    return Fitted(each["source"], each["split"], int(each["first"]), int(each["count"]))
 
 
 WEIGHTS = read((resources.files(__package__) / FILE).read_text(), FILE)

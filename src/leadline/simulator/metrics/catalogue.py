@@ -1,6 +1,6 @@
 """The metrics of a simulated fleet: the names of the lab's exporters and agents, and what they say of a sound machine.
 
-    FEW    where faults showed when the simulator was written, some 30 names: what a fleet of any size tells
+    FEW    29 names in which most faults show (25 without switch ports): what a fleet of any size tells
     REST   what the same exporters and agents tell beside those, where everything is told
 
 Usual values are those of a steady lab recording (`leadline lab run steady`), scaled to a machine of eight GPUs.
