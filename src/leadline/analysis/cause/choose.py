@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from leadline.analysis.cause.context import Context
-from leadline.analysis.cause.explain import Part
+from leadline.analysis.cause.explain import DIED, Part
 from leadline.analysis.cause.feedback import AllFeedback
 from leadline.analysis.cause.score import Candidate, Scored, probabilities
 from leadline.analysis.cause.symptoms import SymptomRow
@@ -31,6 +31,9 @@ FELLOW_SHARE = 0.25
 # Share of the loss below which that is told as the reason why a candidate was rejected, since FIRST_MIN is near.
 # Source: judgement.
 LITTLE = 0.3
+# nats by which two that are proven to be broken may differ and both be why: signs of one fault differ by a port more or
+# less that was told in time. Source: judgement.
+ALIKE_NATS = 1.5
 ECHO = "the same of the same component"
 CAUSES_MAX = 8  # causes named of one incident: more do not help a reader. Source: bound.
 CONSIDERED_MAX = 5  # rejected candidates that are listed, so that a row stays readable. Source: bound.
@@ -137,7 +140,7 @@ def verdict_of(scored: Scored, topology: Topology, silent: frozenset[str]) -> Ve
 
 def _judged(place: int, part: Part, tallies: dict[int, _Tally], topology: Topology, silent: frozenset[str]) -> float:
     """One part of what was lost: its rivals, who wins. Returns: the share of it that stays unknown."""
-    rivals, losers = _rivals([each.candidate for each in tallies.values()], place, topology)
+    rivals, losers = _rivals([each.candidate for each in tallies.values()], part, place, topology)
     chances, unknown = probabilities(rivals, place)
     for each, chance in zip(rivals, chances, strict=True):
         tally = tallies[id(each)]
@@ -148,11 +151,20 @@ def _judged(place: int, part: Part, tallies: dict[int, _Tally], topology: Topolo
         tally.best = max(tally.best, (each.logit(place), -place))
         tally.why_not = tally.why_not or why
     speaking = [(chance, each) for each, chance in zip(rivals, chances, strict=True) if each.rule.name not in silent]
-    chance, best = max(speaking, key=lambda one: one[0], default=(0.0, None))
-    if best is not None and chance >= NAMED_MIN:
-        tallies[id(best)].won += part.weight
-        tallies[id(best)].sure += part.weight * chance
+    _, best = max(speaking, key=lambda one: one[0], default=(0.0, None))
+    winners = [each for each in speaking if best is not None and (each[1] is best or _both(each[1], best, place))]
+    chance = min(1.0, math.fsum(each for each, _ in winners))
+    if chance >= NAMED_MIN:
+        for _, each in winners:
+            tallies[id(each)].won += part.weight
+            tallies[id(each)].sure += part.weight * chance
     return part.weight * unknown
+
+
+def _both(one: Candidate, best: Candidate, place: int) -> bool:
+    """Whether two are broken alike, each by its own proof: then they are no rivals (two spines that died at once)."""
+    alike = one.rule is best.rule and one.proven and best.proven
+    return alike and best.logit(place) - one.logit(place) <= ALIKE_NATS
 
 
 def _set(ranked: Sequence[_Tally]) -> list[_Tally]:
@@ -177,16 +189,16 @@ def _set(ranked: Sequence[_Tally]) -> list[_Tally]:
 
 def rivals_of(scored: Scored, place: int, topology: Topology) -> list[Candidate]:
     """The candidates between which the cause of one part of what was lost is chosen."""
-    return _rivals(scored.candidates, place, topology)[0]
+    return _rivals(scored.candidates, scored.parts[place], place, topology)[0]
 
 
 def _rivals(
-    candidates: Sequence[Candidate], place: int, topology: Topology
+    candidates: Sequence[Candidate], part: Part, place: int, topology: Topology
 ) -> tuple[list[Candidate], list[tuple[Candidate, str]]]:
     """The best candidate of each component; those that lost against another of the same one, with the reason.
 
     Ends of a link and the link are one component, and a switch with what it is linked by. A fallback (it says where,
-    not why) gives way to a better one of which the same lost seconds come.
+    not why) gives way to a better one of which the same lost seconds come; of several deaths at once, wherever it is.
     """
     found = [each for each in candidates if each.near[place] > 0]
     best: list[Candidate] = []
@@ -201,7 +213,7 @@ def _rivals(
         else:
             better = f"{before.rule.name} of {before.entity} fits better"
             losers.append((each, ECHO if before.rule is each.rule else better))
-    lost = [each for each in best if each.rule.fallback and _has_better(each, best, place, topology)]
+    lost = [each for each in best if each.rule.fallback and _has_better(each, best, part, place, topology)]
     losers += [(each, "something it depends on explains it") for each in lost]
     return [each for each in best if each not in lost], losers
 
@@ -219,14 +231,18 @@ def family(entity: str, topology: Topology) -> frozenset[str]:
     return frozenset({entity})
 
 
-def _has_better(fallback: Candidate, best: Sequence[Candidate], place: int, topology: Topology) -> bool:
+def _has_better(fallback: Candidate, best: Sequence[Candidate], part: Part, place: int, topology: Topology) -> bool:
     host = topology.host_of(fallback.entity)
     below = {*topology.on(fallback.entity), host, fallback.entity}
     beside = topology.hosts_beside(host) if host else frozenset()
     return any(
         each.logit(place) >= fallback.logit(place)
         and not each.rule.fallback
-        and (each.entity in below or (each.rule.where == "machine" and each.entity in beside))
+        and (
+            each.entity in below
+            or (each.rule.where == "machine" and each.entity in beside)
+            or (part.blame.category == DIED and each.near[place] == 1.0)
+        )
         for each in best
     )
 

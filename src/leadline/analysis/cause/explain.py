@@ -20,10 +20,16 @@ from leadline.model.ids import kind_of
 # Share by which a rule explains blame of another category than its own: not 0, because the ledger's owners are right
 # more often than its categories. Source: judgement.
 MISFIT = 0.2
-STUCK = "stuck"
+# Share by which a rule explains what was lost and nobody could attribute (a job that tells steps alone): it may be of
+# the rule's category or of another. Source: judgement.
+UNATTRIBUTED = 0.5
+STUCK, DIED = "stuck", "died"
 # Share of what a component explains of the part that it explains most of, from which on a part is its own: those parts
 # have its onset. Source: recordings (docs/log.md, 2026-11-23: onsets of each who is blamed).
 MOSTLY = 0.5
+# Storages that a job mounts, among which blame alone may choose: of more it says next to nothing of each. Source:
+# judgement.
+STORAGES_MAX = 4
 PARTS_MAX = 64  # blames that are looked at, the costliest; what is left over is of nobody in particular. Source: bound.
 
 
@@ -39,6 +45,11 @@ class Part:
     def since_ns(self) -> int:
         """Since when it was lost: those who are blamed need not have begun the symptom."""
         return max(self.symptom.start_ns, self.blame.since_ns or 0)
+
+    @property
+    def blamed(self) -> tuple[str, str, int]:
+        """Who is blamed, of which job, and at what time it stood where."""
+        return self.blame.owner, self.symptom.job, self.symptom.start_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,22 +111,35 @@ def _shown(rules: Mapping[str, Rule], context: Context) -> dict[str, set[str]]:
 
 def _blamed(rule: Rule, parts: Sequence[Part], context: Context) -> set[str]:
     """What is blamed, for rules that need nothing else."""
-    reaches = ((context.ground.reach(part.blame.owner, part.symptom.job), part.symptom) for part in parts)
+    reaches = ((context.ground.reach(*part.blamed), part.symptom) for part in parts)
     return {entity for reach, symptom in reaches for entity in named(rule, reach, symptom)}
 
 
 def named(rule: Rule, reach: Reach, symptom: SymptomRow) -> set[str]:
     """What a blame names for a rule that needs nothing else."""
     if rule.where == "storage":
-        return set(reach.storage) if len(reach.storage) == 1 else set()
+        return set(reach.storage) if len(reach.storage) <= STORAGES_MAX else set()
     job = {f"job:{symptom.job}"} if symptom.job else set()
     return {each for each in reach.own | job if kind_of(each) in rule.kinds}
 
 
 def _explanation(entity: str, rule: Rule, parts: Sequence[Part], context: Context) -> Explanation | None:
     near = tuple(explained(part.blame, part.symptom, entity, rule, context.ground) for part in parts)
+    near = near if rule.fallback else _of_all_who_died(parts, near)
     share = min(1.0, math.fsum(part.weight * each for part, each in zip(parts, near, strict=True)))
     return Explanation(entity, rule, near, share, _onset(parts, near)) if share > 0 else None
+
+
+def _of_all_who_died(parts: Sequence[Part], near: tuple[float, ...]) -> tuple[float, ...]:
+    """Where several ranks are blamed for one crash, nobody knows which of them died first: what explains one of these
+    deaths explains those that came of it. A rank that merely ended with an error does not."""
+    best: dict[object, float] = {}
+    for part, each in zip(parts, near, strict=True):
+        if part.blame.category == DIED:
+            best[part.symptom.key] = max(each, best.get(part.symptom.key, 0.0))
+    return tuple(
+        best[part.symptom.key] if part.blame.category == DIED else each for part, each in zip(parts, near, strict=True)
+    )
 
 
 def explained(blame: Blame, symptom: SymptomRow, entity: str, rule: Rule, ground: Ground) -> float:
@@ -123,11 +147,12 @@ def explained(blame: Blame, symptom: SymptomRow, entity: str, rule: Rule, ground
 
     Where a collective does not end, one broken component is why, wherever it is: it explains all of that.
     """
-    nearness = ground.nearness(blame.owner, symptom.job, entity, rule.where)
+    nearness = ground.nearness(blame.owner, symptom.job, entity, rule.where, symptom.start_ns)
     if blame.category == STUCK and nearness == ANYONE:
         nearness = 1.0
-    fits = not rule.categories or blame.category in rule.categories
-    return nearness * (1.0 if fits else MISFIT)
+    if not rule.categories or blame.category in rule.categories:
+        return nearness
+    return nearness * (MISFIT if blame.category else UNATTRIBUTED)
 
 
 def _onset(parts: Sequence[Part], near: Sequence[float]) -> SymptomRow:

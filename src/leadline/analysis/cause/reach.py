@@ -42,7 +42,7 @@ class Ground:
     components: Components
     traffic: Traffic
     measured: frozenset[str] = NONE  # hosts that metrics are told of
-    _known: dict[tuple[str, str], Reach] = field(default_factory=dict)
+    _known: dict[tuple[str, str, int | None], Reach] = field(default_factory=dict)
     _of_job: dict[tuple[str, str], bool] = field(default_factory=dict)
 
     @property
@@ -50,12 +50,15 @@ class Ground:
         """Where everything is."""
         return self.components.topology
 
-    def nearness(self, owner: str, job: str, entity: str, where: str) -> float:
-        """How well a component explains blame of an owner of a job, 0 to 1, whatever is wrong with it."""
+    def nearness(self, owner: str, job: str, entity: str, where: str, at_ns: int | None = None) -> float:
+        """How well a component explains blame of an owner of a job, 0 to 1, whatever is wrong with it.
+
+        `at_ns`: when the blame began: a rank that died is placed anew when its job begins again. None: places of now.
+        """
         if kind_of(entity) == "job" and entity != f"job:{job}":
             shared = self.traffic.links_of(entity) & self.traffic.links_of(f"job:{job}")
-            return max((self.nearness(owner, job, link, where) for link in sorted(shared)), default=0.0)
-        reach = self.reach(owner, job)
+            return max((self.nearness(owner, job, link, where, at_ns) for link in sorted(shared)), default=0.0)
+        reach = self.reach(owner, job, at_ns)
         if where == "storage":
             return float(entity in reach.storage)
         if where == "machine":
@@ -67,11 +70,12 @@ class Ground:
             return 1.0 if kind_of(entity) in WHOLE else ANYONE
         return FAR if entity in reach.far else 0.0
 
-    def reach(self, owner: str, job: str) -> Reach:
-        """What an owner of a job's lost seconds stands on."""
-        if (owner, job) not in self._known:
-            self._known[owner, job] = self._reach(owner, f"job:{job}" if job else "")
-        return self._known[owner, job]
+    def reach(self, owner: str, job: str, at_ns: int | None = None) -> Reach:
+        """What an owner of a job's lost seconds stands on, or stood on at a time."""
+        key = owner, job, at_ns
+        if key not in self._known:
+            self._known[key] = self._reach(owner, f"job:{job}" if job else "", at_ns)
+        return self._known[key]
 
     def is_of(self, job: str, entity: str) -> bool:
         """Whether a job stands on a component: asked from the component up, because large jobs stand on much."""
@@ -112,21 +116,21 @@ class Ground:
             return self.traffic.jobs_on(frozenset(links)) | found
         return (self.traffic.jobs_on(frozenset({entity})) if kind_of(entity) == "link" else NONE) | found
 
-    def _reach(self, owner: str, job: str) -> Reach:
+    def _reach(self, owner: str, job: str, at_ns: int | None) -> Reach:
         sender, arrow, receiver = owner.partition(">")
         kind = kind_of(owner) if ":" in owner else ""
         if arrow:
-            return self._edge(sender, receiver, job)
+            return self._edge(sender, receiver, job, at_ns)
         if kind == "rank":
-            return self._rank(owner, job)
+            return self._rank(owner, job, at_ns)
         if kind in ("host", "gpu", "process"):
             return self._host(owner, job)
         if kind in ("port", "swport", "link", "switch", "xcvr"):
             return self._wire(owner, job)
         return self._whole(owner, job)
 
-    def _rank(self, rank: str, job: str) -> Reach:
-        host = self.topology.host_of(rank)
+    def _rank(self, rank: str, job: str, at_ns: int | None) -> Reach:
+        host = self.topology.host_of(rank, at_ns)
         near = {rank, host, *self.topology.on(rank), *self._wires(host, job)} - {""}
         # Ranks of a host that compute one replica wait for each other in collectives that nobody tells.
         mates = self.topology.ranks_of(host) if host else NONE
@@ -136,9 +140,9 @@ class Ground:
         machine = self.topology.hosts_beside(host)
         return Reach(frozenset({rank}), frozenset(near), frozenset(far), machine, self._storages(rank, host, job))
 
-    def _edge(self, sender: str, receiver: str, job: str) -> Reach:
+    def _edge(self, sender: str, receiver: str, job: str, at_ns: int | None) -> Reach:
         links, ends = self.traffic.links_between(sender, receiver), {sender, receiver}
-        hosts = sorted({self.topology.host_of(rank) for rank in ends} - {""})
+        hosts = sorted({self.topology.host_of(rank, at_ns) for rank in ends} - {""})
         # Where nobody told the way, any link of the job between switches may be on it.
         near = self._along(links or self.traffic.links_of(job)).union(*(self._wires(host, job) for host in hosts))
         far = {job, *ends, *hosts}.union(*(self.topology.on(rank) for rank in ends))

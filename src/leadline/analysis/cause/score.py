@@ -2,7 +2,7 @@
 
 A sum of documented log-odds, reported part by part:
 
-    logit = prior of the rule + blame + breadth + signs (+ alone) (+ wide) (+ before)
+    logit = prior of the rule + blame + breadth + signs (+ alone) (+ wide) (+ jobs) (+ before)
 
     prior    COMMON or RARE
     blame    how well it explains this blame: from +3 (it is what was blamed, or what that stands on) to 0
@@ -12,6 +12,7 @@ A sum of documented log-odds, reported part by part:
              not independent
     alone    what the blame by itself tells, for rules that need no other row
     wide     for components that fail as a whole, where few of their parts show it: minus, and signs count by that share
+    jobs     plus, where jobs that share it began to suffer within seconds of each other: chance seldom does that
     before   it was named by the window before: verdicts should not flicker
 
 Each lost second has one cause. So candidates are rivals where they explain the same blame, and partners where they
@@ -29,10 +30,12 @@ from dataclasses import dataclass
 from leadline.analysis.cause.context import Context
 from leadline.analysis.cause.evidence import Piece
 from leadline.analysis.cause.explain import Explained, Explanation, Part, named
+from leadline.analysis.cause.reach import ANYONE
 from leadline.analysis.cause.rules.rule import Rule
 from leadline.analysis.cause.signs import Told, signs_of, wide_share
 from leadline.analysis.cause.symptoms import SymptomRow
 from leadline.analysis.cause.weights import WEIGHTS
+from leadline.model.units import S
 
 # Log-odds of `unknown`, nats: where blame explains all and one weak sign speaks for a rule, the odds are even. It was
 # raised from 3.0 when each part of a loss got its own cause. Source: recordings (docs/analyses/lab-evals.md), in the
@@ -54,6 +57,14 @@ WIDE_MISSES = -4.0
 WIDE_MIN = 0.5  # Share of a component's parts that must show a fault of the whole: most of them. Source: judgement.
 # nats for what the window before has named: verdicts that are nearly even do not change each 2 s. Source: judgement.
 BEFORE = 0.5
+# Share of the weight of a proof from which on a sign is one: what is told a little late or early still is. Source:
+# judgement.
+PROVEN_SHARE = 0.75
+# nats for each further job that begins to suffer of it within AT_ONCE_NS, for two of them at most: a job is disturbed
+# a few times a day, so that two unrelated ones are within ten seconds happens once in hundreds; half of that is left,
+# since jobs may share more than this. Source: judgement.
+FURTHER_JOB, FURTHER_MAX = 2.0, 2
+AT_ONCE_NS = 10 * S  # as long as two windows of the slowest symptom differ. Source: judgement.
 # Share that is left of `alone` where a rule says where, not why, and nobody could see why: the host has no metrics, so
 # silence proves nothing. Source: judgement.
 UNSEEN = 0.3
@@ -82,6 +93,11 @@ class Candidate:
     def logit(self, place: int) -> float:
         """Its score for one part of what was lost."""
         return math.fsum(self.parts(place).values())
+
+    @property
+    def proven(self) -> bool:
+        """Whether one sign alone says that it is broken."""
+        return any(each.weight >= PROVEN_SHARE * WEIGHTS.proof for each in self.told)
 
     @property
     def order(self) -> tuple[object, ...]:
@@ -123,7 +139,19 @@ def _candidate(one: Explanation, parts: Sequence[Part], context: Context) -> Can
     if (needs and not proven) or (not told and not any(alone)):
         return None
     base = _base(one, told, context)
+    if further := _jobs(one, parts) - 1:
+        base["jobs"] = FURTHER_JOB * min(further, FURTHER_MAX)
     return Candidate(one.entity, rule, base, told, one.near, alone, one.share, one.onset.start_ns, late)
+
+
+def _jobs(one: Explanation, parts: Sequence[Part]) -> int:
+    """How many jobs began to suffer of what a component explains at about one time; 1 at least."""
+    began: dict[str, int] = {}
+    for part, near in zip(parts, one.near, strict=True):
+        if near >= ANYONE and part.symptom.job:
+            began[part.symptom.job] = min(part.symptom.start_ns, began.get(part.symptom.job, part.symptom.start_ns))
+    first_ns = min(began.values(), default=0)
+    return max(1, sum(at_ns - first_ns <= AT_ONCE_NS for at_ns in began.values()))
 
 
 def _base(one: Explanation, told: Sequence[Told], context: Context) -> dict[str, float]:
@@ -146,9 +174,12 @@ def _alone(entity: str, rule: Rule, part: Part, context: Context) -> float:
     fits = not rule.categories or blame.category in rule.categories
     if symptom.kind not in rule.symptoms or not fits or not rule.fits_how(blame.how):
         return 0.0
-    if entity not in named(rule, context.ground.reach(blame.owner, symptom.job), symptom):
+    reach = context.ground.reach(*part.blamed)
+    if entity not in named(rule, reach, symptom):
         return 0.0
-    return WEIGHTS.alone * rule.strength * (UNSEEN if rule.fallback and not _seen(entity, context) else 1.0)
+    # Of several that a job mounts each is as likely.
+    one_of = math.log(len(reach.storage)) if rule.where == "storage" else 0.0
+    return WEIGHTS.alone * rule.strength * (UNSEEN if rule.fallback and not _seen(entity, context) else 1.0) - one_of
 
 
 def _seen(entity: str, context: Context) -> bool:

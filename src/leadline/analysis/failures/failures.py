@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from leadline.analysis.columns import codes
-from leadline.analysis.failures.book import BEFORE_NS, MERGE_NS, Book, Failure, Happening
+from leadline.analysis.failures.book import MERGE_NS, Book, Failure, Happening
 from leadline.analysis.failures.heard import heard_of, pairs, silent_hosts
 from leadline.analysis.failures.kinds import BACK, DRIVER_LOADED, EXITS, GPU_READY, Exit, exit_meaning, meaning
 from leadline.analysis.failures.parts import Parts, parts_of
@@ -45,7 +45,7 @@ _PLACES = ("tenant", "child", "parent", "kind", "from_ns", "to_ns")
     name="failures",
     version=1,
     reads=(
-        Read(EVENT, columns=_COLUMNS, look_back_ns=BEFORE_NS),
+        Read(EVENT, columns=_COLUMNS, look_back_ns=STEPS_NS),  # a host that told of its end is not silent
         Read(STEP, columns=("job", "rank", "start_ns", "end_ns", "host", "tenant"), look_back_ns=STEPS_NS),
         Read(RELATION, columns=_PLACES, look_back_ns=PLACES_NS, valid=True),
         Read(FAILURE, look_back_ns=OPEN_NS, valid=True),
@@ -83,7 +83,7 @@ def failures(
         for each, _ in some:
             gave_up[job][each.host] = each.time_ns
     tenants = _tenants(step)
-    for one in silent_hosts(heard, gave_up, window.to_ns, SILENT_NS):
+    for one in silent_hosts(heard, gave_up, _told_ends(happened, parts), window.to_ns, SILENT_NS):
         words = f"no data from {one.host} for {(window.to_ns - one.last_ns) / S:.0f} s, while {one.shown_by}"
         book.silent(one.host, tenants.get(one.job, window.tenant), one.last_ns, one.job, words)
     for gpu, at_ns in _speaking_again(anomaly, window):
@@ -181,6 +181,11 @@ def _ends(happened: list[Happening], parts: Parts, window: Window) -> dict[str, 
         of_ranks = [each for each in some if each[0].kind == "process-exit"]
         found[job] = of_ranks or some
     return found
+
+
+def _told_ends(happened: list[Happening], parts: Parts) -> set[tuple[str, str]]:
+    """Jobs and hosts that told of an end of a rank, whichever way it ended, in this window or before."""
+    return {(parts.job(each.entity), each.host) for each in happened if each.kind in EXITS}
 
 
 def _clusters(

@@ -170,15 +170,30 @@ class Topology:
         wanted = ("gpu", "process", "host", "pod", "rank")
         return self._asked("on", entity, (one for one in (*above, *member, *below) if kind_of(one) in wanted))
 
-    def host_of(self, entity: str) -> str:
-        """The host (or storage) that a rank, process, GPU or port is on; empty if it is not told."""
+    def host_of(self, entity: str, at_ns: int | None = None) -> str:
+        """The host (or storage) that a rank, process, GPU or port is on; empty if it is not told.
+
+        `at_ns`: that it was put on last by then, or first of all where it was put nowhere yet (places are told late).
+        """
         kind = kind_of(entity)
         if kind in ("host", "storage"):
             return entity
         if kind in ("port", "xcvr"):
             owner = self.owner(entity)
             return self.host_of(owner) if kind == "xcvr" else owner
-        return "" if kind == "swport" else self._newest(entity, HELD, ("host",))
+        if kind == "swport":
+            return ""
+        return self._newest(entity, HELD, ("host",)) if at_ns is None else self._host_at(entity, at_ns)
+
+    def _host_at(self, entity: str, at_ns: int) -> str:
+        rows = self._by_child.rows(self.number.get(entity, -1)).tolist()
+        held = [row for row in rows if self.kinds[self.kind_N[row]] in HELD]
+        places: list[tuple[int, str]] = [(int(self.from_N[row]), self.names[self.parent_N[row]]) for row in held]
+        hosts = [(from_ns, name) for from_ns, name in places if kind_of(name) == "host"]
+        by_then = [each for each in hosts if each[0] <= at_ns]
+        if by_then:
+            return min((-from_ns, name) for from_ns, name in by_then)[1]
+        return min(hosts)[1] if hosts else ""
 
     def gpus_of(self, host: str) -> frozenset[str]:
         """GPUs in a host."""

@@ -8,6 +8,7 @@ collective, step ──> lateness.py, owners.py: who made it late; the ledger, o
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from leadline.analysis.symptoms.excursion_kernels import SCATTER_MIN
 from leadline.analysis.symptoms.excursions import Level, chance_s, even_from, excursion, jump, level_of, onset
 from leadline.analysis.symptoms.happened import held_spans
 from leadline.analysis.symptoms.job_ranks import JobRanks, job_ranks
-from leadline.analysis.symptoms.lateness import Meetings, lateness, meetings_of
+from leadline.analysis.symptoms.lateness import Lateness, Meetings, lateness, meetings_of
 from leadline.analysis.symptoms.onsets import dated
 from leadline.analysis.symptoms.owners import NOT_LOST, first_blame, lost_since, merged, phases_since, somebody_new
 from leadline.analysis.symptoms.pace import Pace, inside, pace_of
@@ -311,7 +312,7 @@ class _Job:
         if min(_share(now, level), _share(recent, level)) < LOST_SHARE_MIN:
             return False
         late = lateness(self.meetings, begin_ns, self.window.to_ns, begin_ns)
-        rank_s = max(late.by_rank_s.values(), default=0.0)
+        rank_s = max([*late.by_rank_s.values(), *self._hosts_s(late)], default=0.0)
         most_s = max([rank_s, *late.by_comm_s.values()])
         before = pace.take(pace.end_B <= begin_ns)
         baseline_s_B = np.asarray(level.unit_s * before.count_B, np.float64)
@@ -322,6 +323,16 @@ class _Job:
         most_s, rank_s = max(0.0, most_s - pause_s), max(0.0, rank_s - pause_s)
         share = lost_s / (float(now.length_B.sum()) / S - pause_s)
         return _is_worth_telling(lost_s, share, most_s, rank_s, chance)
+
+    def _hosts_s(self, late: Lateness) -> list[float]:
+        """What ranks of one host or stage lost together, s, where they are several and there are other hosts: of those
+        that wait for each other each tells a part."""
+        by_host: dict[str, list[float]] = defaultdict(list)
+        for rank, seconds in late.by_rank_s.items():
+            if host := self.places.host_of.get(rank):
+                by_host[host].append(seconds)
+        hosts = len(set(self.places.host_of.values()))
+        return [math.fsum(each) for each in by_host.values() if len(each) > 1] if hosts > 1 else []
 
     def _by_ledger(self, spans: Sequence[tuple[int, int]], calm: Pace) -> tuple[int, Level, str] | None:
         """Windows in a row that lost more than 5 %, the last of them just told."""

@@ -200,6 +200,15 @@ def test_a_host_of_which_nothing_is_heard_is_silent_if_its_job_goes_on_or_gives_
     assert [row["end_ns"] for row in closed] == [at(130)]
 
 
+def test_a_host_that_told_of_an_end_is_not_silent_when_its_job_begins_again_elsewhere() -> None:
+    before, again = steps("bert-1", range(4), 0, 30), steps("bert-1", (0, 1, 3), 75, 170)
+    ended = exits("bert-1", range(4), 30, "exit/1")
+    for from_s in (60, 120):
+        later = replace(WINDOW, from_ns=at(from_s), to_ns=at(from_s + 60))
+        given = [*before, *(each for each in again if each["end_ns"] <= later.to_ns)]
+        assert ("host:h3", "silent", "host", "bert-1") not in short(told(ended, given, window=later)), from_s
+
+
 def test_maintenance_is_of_operators_and_no_silence() -> None:
     step = [*steps("bert-1", (2,), 0, 30), *steps("bert-1", (0, 1, 3), 0, 115)]
     first = told([event(28, "host:h3", "maintenance", None, "h3", severity="info")], step)

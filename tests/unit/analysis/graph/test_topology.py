@@ -99,3 +99,12 @@ def test_rows_without_an_end_are_left_out_and_other_relations_too() -> None:
     rows = relation(row(RANK, ""), row("", "host:h1"), row(RANK, "host:h1"), row(RANK, "storage:s", "mounts"))
     assert topology_of(rows, ("runs-on",)).names == ["host:h1", RANK]
     assert topology_of(rows).storage_of(RANK) == {"storage:s"}
+
+
+def test_where_something_was_at_a_time() -> None:
+    rows = [row(RANK, f"host:h{number}", from_ns=from_ns) for number, from_ns in ((1, 100), (2, 200), (3, 200))]
+    topology = topology_of(relation(*rows))
+    places = [topology.host_of(RANK, at_ns) for at_ns in (50, 100, 199, 200, 900)]
+    assert places == ["host:h1", "host:h1", "host:h1", "host:h2", "host:h2"]
+    assert topology.host_of(RANK) == "host:h2"
+    assert topology.host_of("rank:bert-1/1", 100) == ""
