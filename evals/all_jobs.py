@@ -36,6 +36,7 @@ JOBS: tuple[Job, ...] = (
     Job("rootcause-nezha", "rootcause", ("--suite", "nezha"), "nezha_metrics", needs_folder=True, round="whole"),
     Job("lab", "lab", incidents=True, keeps=True),
     Job("simulated", "simulated", ("--split", "test"), keeps=True, round="whole"),
+    Job("explain", "explain", ("--small",), incidents=True, keeps=True, round="whole"),
     Job("quiet", "quiet", incidents=True, keeps=True),
     Job("tenants", "tenants"),
     Job("faults-on-disk", "faults_on_disk"),

@@ -1,9 +1,11 @@
-"""The explanation of an incident: the text of the verdict, and, where asked for, a language model's wording of it.
+"""The explanation of an incident: the text of the verdict, and, where asked for, a language model's wording of it and
+its second opinion.
 
-    incident ──> facts, text ─────────────────────────────────────────────> answer
-                   └─ budget ─> redact ─> model ─> restore ─> check ─> sentences that hold ─┘
+    incident ──> facts, text ──────────────────────────────────────────────> answer
+        │          └─ budget ─> redact ─> model ─> restore ─> check ─> sentences that hold ─┤
+        └──> candidates ─ the same, a question of its own ─> the one that it would name ─────┘
 
-The first line never depends on the second. A model that is not set, away, out of budget or talks nonsense leaves the
+The first line never depends on the others. A model that is not set, away, out of budget or talks nonsense leaves the
 answer as it is without one, and says why.
 """
 
@@ -18,21 +20,24 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from leadline.alerts.secrets import checked_url, secret
 from leadline.analysis.cause.rules import BY_NAME
 from leadline.explain.budget import BYTES_PER_TOKEN, Budget, Cost, cost
 from leadline.explain.check import Checked, checked
 from leadline.explain.config import ExplainConfig
-from leadline.explain.model import Answer, Model, ModelError
-from leadline.explain.prompt import messages
+from leadline.explain.model import Answer, Model, ModelError, Question
+from leadline.explain.opinion import Opinion
+from leadline.explain.opinion import asked as asked_of
+from leadline.explain.prompt import SCHEMA, messages
 from leadline.explain.redact import Redactor
+from leadline.explain.states import FAILED, NOTHING, OFF, OK
 from leadline.model.counters import Counter, counter
 from leadline.model.errors import ConfigError
-from leadline.views.incidents.facts import Explanation, Sentence, explanation
+from leadline.views.incidents.facts import Explanation, Fact, Sentence, explanation
 from leadline.views.incidents.incident import Incident
 
 log = logging.getLogger(__name__)
@@ -40,8 +45,9 @@ log = logging.getLogger(__name__)
 STATE_FILE = "explain.sqlite"
 AT_ONCE_MAX = 2  # questions; each holds a thread of those that answer requests
 KEPT_MAX = 256  # answers, about 3 kB each
-OK, OFF, FAILED, NOTHING = "ok", "off", "failed", "nothing"
-"""ok: sentences that hold; off: not asked for, or none set; failed: no answer, and why; nothing: no sentence held."""
+NOT_ASKED, NO_MODEL = "not asked for", "no model is set (explain.url)"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,10 @@ class Worded:
     dropped: tuple[str, ...] = ()
     tokens: int = 0
     money: float = 0.0
+
+
+class _NoAnswer(Exception):
+    """A model gave no answer; the text says why."""
 
 
 class Explainer:
@@ -79,70 +89,106 @@ class Explainer:
         self._budget = Budget(config, Path(config.state) if config.state else directory / STATE_FILE)
         self._turns = threading.BoundedSemaphore(AT_ONCE_MAX)
         self._lock = threading.Lock()
-        self._kept: OrderedDict[str, Worded] = OrderedDict()
+        self._kept: OrderedDict[str, object] = OrderedDict()
 
-    def explain(self, incident: Incident, *, with_model: bool, tenants: Iterable[str] = ()) -> dict[str, Any]:
+    def explain(
+        self, incident: Incident, *, with_model: bool = False, with_opinion: bool = False, tenants: Iterable[str] = ()
+    ) -> dict[str, Any]:
         """The explanation of an incident, as the API tells it.
 
+        `with_model`: also in a model's words; `with_opinion`: also which candidate it would name, a further question.
         `tenants`: names of all tenants there are; none of them is told to a model. Never raises for the model's sake.
         """
         told = explanation(incident)
-        worded = self._worded(told, tenants) if with_model else Worded(OFF, "not asked for")
-        return {**told.as_json(), "model": asdict(worded)}
+        worded, opinion = Worded(OFF, NOT_ASKED), Opinion(OFF, NOT_ASKED)
+        names = tuple(tenants)
+        if with_model:
+            worded = self._worded(told, Redactor(names))
+        if with_opinion:
+            opinion = self._opinion(incident, Redactor(names))
+        return {**told.as_json(), "model": asdict(worded), "opinion": asdict(opinion)}
 
-    def _worded(self, told: Explanation, tenants: Iterable[str]) -> Worded:
+    def _worded(self, told: Explanation, redactor: Redactor) -> Worded:
         if self._model is None:
-            return Worded(OFF, "no model is set (explain.url)")
-        redactor = Redactor(tenants)
-        asked = messages(told.facts, redactor.hide)
+            return Worded(OFF, NO_MODEL)
+        question = Question("explanation", messages(told.facts, redactor.hide), SCHEMA)
+
+        def ask() -> Worded:
+            content, taken = self._reply(question)
+            return self._told(_restored(content, redactor), told, taken)
+
+        try:
+            return self._once(question, told.facts, ask)
+        except _NoAnswer as error:
+            return Worded(FAILED, str(error), self._config.model)
+
+    def _opinion(self, incident: Incident, redactor: Redactor) -> Opinion:
+        if self._model is None:
+            return Opinion(OFF, NO_MODEL)
+        asked = asked_of(incident)
+        if asked is None:
+            return Opinion(NOTHING, "nobody is a candidate")
+        question = asked.question(redactor.hide)
+
+        def ask() -> Opinion:
+            content, _ = self._reply(question)
+            if isinstance(content, dict) and isinstance(content.get("reason"), str):
+                content = {**content, "reason": redactor.restore(content["reason"])}
+            found = replace(asked.opinion(content, BY_NAME), model=self._config.model)
+            said = "nothing" if found.agrees is None else "agrees" if found.agrees else "differs"
+            self._count(counter("explain_opinion", said), 1)
+            return found
+
+        try:
+            return self._once(question, asked.facts, ask)
+        except _NoAnswer as error:
+            return Opinion(FAILED, str(error), self._config.model)
+
+    def _once(self, question: Question, facts: Iterable[Fact], ask: Callable[[], T]) -> T:
+        """What comes of asking; the same question is answered from memory: it costs nothing, and says the same. Errors:
+        _NoAnswer, which is not kept."""
         # With the names as they are: two questions may differ in nothing else.
-        facts = [(each.said, each.quoted) for each in told.facts]
-        digest = hashlib.sha256(json.dumps([asked, facts]).encode()).hexdigest()
-        kept = self._of(digest)
-        if kept is None:
-            kept = self._asked(self._model, told, asked, redactor)
-            if kept.state in (OK, NOTHING):
-                self._keep(digest, kept)
-        return kept
-
-    def _of(self, digest: str) -> Worded | None:
+        quoted = [(each.said, each.quoted) for each in facts]
+        digest = hashlib.sha256(json.dumps([question.name, question.messages, quoted]).encode()).hexdigest()
         with self._lock:
-            return self._kept.get(digest)
-
-    def _keep(self, digest: str, worded: Worded) -> None:
-        """The same question is answered from memory: it costs nothing, and says the same."""
+            if digest in self._kept:
+                return self._kept[digest]  # type: ignore[return-value]  # a question has one kind of answer
+        found = ask()
         with self._lock:
-            self._kept[digest] = worded
+            self._kept[digest] = found
             while len(self._kept) > KEPT_MAX:
                 self._kept.popitem(last=False)
+        return found
 
-    def _asked(self, model: Model, told: Explanation, asked: list[dict[str, str]], redactor: Redactor) -> Worded:
+    def _reply(self, question: Question) -> tuple[Any, Cost]:
+        """What a model says, JSON of any shape, and what that cost. Errors: _NoAnswer."""
         if not self._turns.acquire(blocking=False):
-            return self._failed("busy", f"{AT_ONCE_MAX} questions are being answered; ask again")
+            raise self._failed("busy", f"{AT_ONCE_MAX} questions are being answered; ask again")
         try:
-            return self._within_budget(model, told, asked, redactor)
+            return self._within_budget(question)
         finally:
             self._turns.release()
 
-    def _within_budget(
-        self, model: Model, told: Explanation, asked: list[dict[str, str]], redactor: Redactor
-    ) -> Worded:
+    def _within_budget(self, question: Question) -> tuple[Any, Cost]:
+        assert self._model is not None  # those who ask looked
         now_ns = self._now_ns()
-        tokens_in = round(len(json.dumps(asked, ensure_ascii=False).encode()) / BYTES_PER_TOKEN)
+        size = len(json.dumps(list(question.messages), ensure_ascii=False).encode())
+        tokens_in = round(size / BYTES_PER_TOKEN)
         # Twice: a server that refuses the first dialect is asked again.
         most = cost(self._config, 2 * tokens_in, 2 * self._config.tokens_max)
         try:
             if not self._budget.reserve(most, now_ns):
-                return self._failed("budget", "the budget of this day is spent (explain.tokens_per_day, money_per_day)")
-            answer = model.ask(asked)
+                why = "the budget of this day is spent (explain.tokens_per_day, money_per_day)"
+                raise self._failed("budget", why)
+            answer = self._model.ask(question)
             taken = self._taken(answer, tokens_in)
             self._budget.settle(most, taken, now_ns)
         except (sqlite3.Error, OSError) as error:
             log.error("explain: what a model costs cannot be kept, so none is asked: %s", error)
-            return self._failed("state", f"what it costs cannot be kept: {error}")
+            raise self._failed("state", f"what it costs cannot be kept: {error}") from error
         except ModelError as error:
-            return self._failed(error.reason, str(error))
-        return self._told(_restored(answer.content, redactor), told, taken)
+            raise self._failed(error.reason, str(error)) from error
+        return answer.content, taken
 
     def _taken(self, answer: Answer, tokens_in: int) -> Cost:
         """By what the model says it took; where it does not say, or says less than half of what we counted, by us."""
@@ -160,9 +206,9 @@ class Explainer:
             self._config.model, left.sentences, left.dropped, taken.tokens, taken.money,
         )  # fmt: skip
 
-    def _failed(self, reason: str, why: str) -> Worded:
+    def _failed(self, reason: str, why: str) -> _NoAnswer:
         self._count(counter("explain_failed", reason), 1)
-        return Worded(FAILED, why, self._config.model)
+        return _NoAnswer(why)
 
 
 def _restored(content: Any, redactor: Redactor) -> Any:

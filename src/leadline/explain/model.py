@@ -15,7 +15,6 @@ from typing import Any
 import httpx
 
 from leadline.explain.config import ExplainConfig
-from leadline.explain.prompt import SCHEMA
 
 ANSWER_BYTES_MAX = 262_144  # 700 tokens are some 3 kB; thoughts of a reasoning model may come along
 _FULL, _PLAIN = 0, 1
@@ -27,6 +26,15 @@ class ModelError(Exception):
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)
         self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Messages of a chat, and the JSON schema that its answer is to obey, under a name."""
+
+    name: str
+    messages: Sequence[Mapping[str, str]]
+    schema: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,31 +53,31 @@ class Model:
         self._config, self._url, self._key = config, url, key
         self._dialect = _FULL
 
-    def ask(self, messages: Sequence[Mapping[str, str]]) -> Answer:
+    def ask(self, question: Question) -> Answer:
         """Ask, and wait no longer than `explain.timeout_s` in all. Errors: ModelError."""
-        return asyncio.run(self._within(messages))
+        return asyncio.run(self._within(question))
 
-    async def _within(self, messages: Sequence[Mapping[str, str]]) -> Answer:
+    async def _within(self, question: Question) -> Answer:
         limit_s = self._config.timeout_s
         try:
             # Of the whole exchange: a server that sends a byte now and then would outlast any limit of a read.
             async with asyncio.timeout(limit_s):
-                return await self._asked(messages)
+                return await self._asked(question)
         except TimeoutError:
             raise ModelError("unreachable", f"no answer within explain.timeout_s, {limit_s:g} s") from None
         except (httpx.HTTPError, OSError) as error:
             raise ModelError("unreachable", f"{type(error).__name__}: {error}".rstrip(": ")) from error
 
-    async def _asked(self, messages: Sequence[Mapping[str, str]]) -> Answer:
+    async def _asked(self, question: Question) -> Answer:
         headers = {"authorization": f"Bearer {self._key}"} if self._key else {}
         timeout = httpx.Timeout(self._config.timeout_s)
         async with httpx.AsyncClient(
             trust_env=False, follow_redirects=False, timeout=timeout, headers=headers
         ) as client:
-            status, raw = await self._post(client, messages)
+            status, raw = await self._post(client, question)
             if status in (400, 422) and self._dialect == _FULL:
                 self._dialect = _PLAIN
-                status, raw = await self._post(client, messages)
+                status, raw = await self._post(client, question)
                 if not 200 <= status < 300:
                     self._dialect = _FULL  # it was not the dialect
         if not 200 <= status < 300:
@@ -82,8 +90,8 @@ class Model:
         text = text.replace(self._key, "***") if self._key else text
         return "".join(each if each.isprintable() else " " for each in text)[:300]
 
-    async def _post(self, client: httpx.AsyncClient, messages: Sequence[Mapping[str, str]]) -> tuple[int, bytes]:
-        body = self._body(messages)
+    async def _post(self, client: httpx.AsyncClient, question: Question) -> tuple[int, bytes]:
+        body = self._body(question)
         async with client.stream("POST", f"{self._url}/chat/completions", json=body) as answer:
             raw = b""
             async for piece in answer.aiter_bytes():
@@ -92,11 +100,11 @@ class Model:
                     raise ModelError("malformed", f"the answer is larger than {ANSWER_BYTES_MAX} bytes")
             return answer.status_code, raw
 
-    def _body(self, messages: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-        body: dict[str, Any] = {"model": self._config.model, "messages": list(messages)}
+    def _body(self, question: Question) -> dict[str, Any]:
+        body: dict[str, Any] = {"model": self._config.model, "messages": list(question.messages)}
         if self._dialect == _PLAIN:  # what models that think first take, and servers that know no schemas
             return {**body, "max_completion_tokens": self._config.tokens_max}
-        schema = {"name": "explanation", "strict": True, "schema": SCHEMA}
+        schema = {"name": question.name, "strict": True, "schema": question.schema}
         return {
             **body, "max_tokens": self._config.tokens_max, "temperature": 0, "seed": 1,
             "response_format": {"type": "json_schema", "json_schema": schema},

@@ -57,14 +57,15 @@ def messages(facts: Sequence[Fact], hide: Callable[[str], str]) -> list[dict[str
     """The messages of a chat. `hide` takes out of each text what must not leave."""
     found = [{"role": "system", "content": SYSTEM}]
     for shown, answer in examples():
-        found.append({"role": "user", "content": _asked(shown, str)})
+        found.append({"role": "user", "content": facts_json(shown, str)})
         said = [{"text": each.text, "cites": list(each.cites)} for each in answer]
         found.append({"role": "assistant", "content": json.dumps({"sentences": said})})
-    found.append({"role": "user", "content": _asked(facts, hide)})
+    found.append({"role": "user", "content": facts_json(facts, hide)})
     return found
 
 
-def _asked(facts: Sequence[Fact], hide: Callable[[str], str]) -> str:
+def facts_json(facts: Sequence[Fact], hide: Callable[[str], str]) -> str:
+    """The facts as a model gets them."""
     told = []
     for each in facts:
         one: dict[str, Any] = {"number": each.number, "kind": each.kind, "fact": hide(each.said)}

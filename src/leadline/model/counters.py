@@ -174,6 +174,9 @@ COUNTERS: tuple[Counter, ...] = (
     Counter("explain_failed", "budget", "questions", INFO, "Questions not asked because the day's tokens or money were spent.", "Raise explain.tokens_per_day or explain.money_per_day, or wait for the next UTC day."),
     Counter("explain_failed", "busy", "questions", INFO, "Questions not asked because as many were being answered as may be at once.", "Ask again."),
     Counter("explain_failed", "state", "writes", ERROR, "What was spent could not be kept on disk; then no model is asked.", "See whether the disk of explain.state is full or read-only."),
+    Counter("explain_opinion", "agrees", "answers", INFO, "Second opinions that name what the verdict names.", _NOTHING),
+    Counter("explain_opinion", "differs", "answers", INFO, "Second opinions that name something else.", "Nothing, or read its reason beside the verdict's."),
+    Counter("explain_opinion", "nothing", "answers", INFO, "Answers that chose none of the candidates.", "If it is most of them, use a model that obeys a JSON schema."),
     # the agent on a host, which counts for itself and sends this as its own metrics
     Counter("agent_dropped", "spool_full", "rows", LOSS, "Oldest rows or samples let go because the agent's spool was full.", "See why the server cannot be reached, or raise agent.spool_bytes_max."),
     Counter("agent_dropped", "spool_failed", "rows", LOSS, "Rows or samples that the spool's disk did not take, or gave back spoilt.", "See whether the disk of agent.spool is full or read-only."),
@@ -253,6 +256,7 @@ FAMILIES: dict[str, str] = {
     "alert_failed": "Alerts that could not be delivered, by reason; some are tried again.",
     "explain_accepted": "Answers of the language model that were used.",
     "explain_dropped": "Sentences of the language model that were dropped because no fact supports them.",
+    "explain_opinion": "Second opinions of the language model, by whether they agree with the verdict.",
     "explain_failed": "Questions to the language model without a usable answer, by reason.",
     "agent_dropped": "Telemetry that agents dropped, by reason.",
     "agent_lost": "Events and records that agents lost before they could read them, by source.",

@@ -26,8 +26,9 @@ def test_every_program_is_in_the_list() -> None:
     programs -= {"weights", "sensitivity", "learned"}
     assert programs <= {job.module for job in JOBS}
     # Real jobs take real minutes, and tests/jobs has the small ones; so do ten times the load and a store that hangs.
-    # A simulated fleet takes a minute to judge; tests/unit/evals/test_simulated.py has a small one.
-    programs -= {"healthy", "stranger", "overload", "simulated"}
+    # A simulated fleet takes a minute to judge; tests/unit/evals/test_simulated.py has a small one. No test installs a
+    # language model.
+    programs -= {"healthy", "stranger", "overload", "simulated", "explain"}
     assert programs <= {job.module for job in chosen("", quick=True)}
     assert len({job.name for job in JOBS}) == len(JOBS)
 

@@ -28,8 +28,8 @@ OUR_TABLES = frozenset(
 """Tables of which the text of evidence is written by analyses; of others (events) it may quote anybody's log."""
 
 # Kinds of facts.
-SYMPTOM, CAUSE, EVIDENCE, CONSIDERED, ACTION, UNKNOWN, SUPPRESSED = (
-    "symptom", "cause", "evidence", "considered", "action", "unknown", "suppressed",
+SYMPTOM, CAUSE, EVIDENCE, CONSIDERED, ACTION, UNKNOWN, SUPPRESSED, CANDIDATE = (
+    "symptom", "cause", "evidence", "considered", "action", "unknown", "suppressed", "candidate",
 )  # fmt: skip
 _ORDER = {
     BEFORE: "before the first lost second",
@@ -55,6 +55,11 @@ class Fact:
     def text(self) -> str:
         """All of it, for people."""
         return f'{self.said}: "{self.quoted}"' if self.quoted else self.said
+
+
+def fact(number: int, kind: str, said: str, names: Iterable[str | None], quoted: str = "") -> Fact:
+    """A fact of texts and names as they come: one line each, every name once."""
+    return Fact(number, kind, one_line(said), tuple(dict.fromkeys(filter(None, names))), one_line(quoted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,33 +111,21 @@ class _Telling:
 
     def _fact(self, kind: str, said: str, names: Iterable[str | None], quoted: str = "") -> int:
         number = len(self.facts) + 1
-        known = tuple(dict.fromkeys(name for name in names if name))
-        self.facts.append(Fact(number, kind, one_line(said), known, one_line(quoted)))
+        self.facts.append(fact(number, kind, said, names, quoted))
         return number
 
     def _say(self, text: str, cites: Sequence[int]) -> None:
         self.sentences.append(Sentence(one_line(text, SENTENCE_MAX), tuple(cites)))
 
     def symptom(self) -> None:
-        one = self._incident
-        what = one.job or one.entity
-        symptom = symptom_words(one.symptom, ongoing=True)
-        until = "and lasts" if one.open else f"until {time_text(one.end_ns)}" if one.end_ns else "and is over"
-        until += " and was not watched since then" if one.unwatched else ""
-        others = [job for job in one.jobs if job != one.job]
-        also = f"; {', '.join(others)} too" if others else ""
-        said = (
-            f"{what} {symptom} since {time_text(one.start_ns)} {until}; "
-            f"it lost {lost_words(one.lost_gpu_seconds)} of GPU time{also}"
-        )
+        one, said = self._incident, suffers(self._incident)
         number = self._fact(SYMPTOM, said, (one.entity, one.job, *one.jobs))
         self._say(f"{said}.", [number])
 
     def cause(self, cause: Cause) -> None:
-        where = "" if cause.host in (None, cause.entity) else f" on {cause.host}"
-        where += f" ({cause.name})" if cause.name else ""
+        where = where_words(cause)
         said = (
-            f"cause: {cause.rule} at {cause.entity}{where}{_words(cause)}, {percent(cause.probability)} likely, "
+            f"cause: {cause.rule} at {cause.entity}{where}{rule_words(cause)}, {percent(cause.probability)} likely, "
             f"layer {cause.layer}, class {cause.fault_class}"
         )
         # Its text may repeat what a log line says, so it is a quotation.
@@ -143,12 +136,8 @@ class _Telling:
         self._say(f"{text}. {cause.text}", [number, *rests])
 
     def _evidence(self, each: Evidence) -> int:
-        said = " ".join(part for part in (each.table, each.entity, each.what) if part) or "evidence"
-        if each.after_s is not None:
-            said += f", {abs(each.after_s):.1f} s {_when(each)}"
-        if each.table in OUR_TABLES:
-            return self._fact(EVIDENCE, f"{said}: {each.text}" if each.text else said, (each.entity,))
-        return self._fact(EVIDENCE, said, (each.entity,), each.text)
+        said, quoted = evidence_words(each)
+        return self._fact(EVIDENCE, said, (each.entity,), quoted)
 
     def action(self, done: Advice, causes: Sequence[Cause]) -> None:
         """What to do, once for the causes that need it."""
@@ -179,7 +168,36 @@ class _Telling:
         self._say(f"No alert is sent because of {why}.", [number])
 
 
-def _words(cause: Cause) -> str:
+def suffers(one: Incident) -> str:
+    """Who suffers of what, since when, and what it cost."""
+    symptom = symptom_words(one.symptom, ongoing=True)
+    until = "and lasts" if one.open else f"until {time_text(one.end_ns)}" if one.end_ns else "and is over"
+    until += " and was not watched since then" if one.unwatched else ""
+    others = [job for job in one.jobs if job != one.job]
+    also = f"; {', '.join(others)} too" if others else ""
+    return (
+        f"{one.job or one.entity} {symptom} since {time_text(one.start_ns)} {until}; "
+        f"it lost {lost_words(one.lost_gpu_seconds)} of GPU time{also}"
+    )
+
+
+def where_words(cause: Cause) -> str:
+    """Where its component is and what people call it, ready to follow its id."""
+    where = "" if cause.host in (None, cause.entity) else f" on {cause.host}"
+    return where + (f" ({cause.name})" if cause.name else "")
+
+
+def evidence_words(each: Evidence) -> tuple[str, str]:
+    """A piece of evidence in Leadline's words, and the text of others that it quotes."""
+    said = " ".join(part for part in (each.table, each.entity, each.what) if part) or "evidence"
+    if each.after_s is not None:
+        said += f", {abs(each.after_s):.1f} s {_when(each)}"
+    if each.table not in OUR_TABLES:
+        return said, each.text
+    return (f"{said}: {each.text}" if each.text else said), ""
+
+
+def rule_words(cause: Cause) -> str:
     """What its rule says in words, ready to follow the name."""
     rule = BY_NAME.get(cause.rule)
     return f", which {rule.words}" if rule else ""

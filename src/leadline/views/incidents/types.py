@@ -181,6 +181,20 @@ class WordedAnswer(BaseModel):
     money: float
 
 
+class OpinionAnswer(BaseModel):
+    """What a language model would name: `state` ok, off, failed, nothing. `entity`, `rule`: its choice, empty where it
+    says that the cause is unknown. `agrees`: with the verdict; None without a choice. `rests_on`: facts cited."""
+
+    state: str
+    why: str
+    model: str
+    entity: str
+    rule: str
+    agrees: bool | None
+    reason: str
+    rests_on: list[str]
+
+
 class ExplainedIncident(BaseModel):
     """The explanation of an incident of one tenant."""
 
@@ -191,6 +205,7 @@ class ExplainedIncident(BaseModel):
     facts: list[FactAnswer]
     sentences: list[SentenceAnswer]
     model: WordedAnswer
+    opinion: OpinionAnswer
 
 
 class ExplanationAnswer(_Answer):
