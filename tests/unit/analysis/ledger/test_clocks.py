@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from tests.builders.collectives import JOB, MS, T0, Call, collectives, empty
 
 from leadline.analysis.columns import Floats
 from leadline.analysis.ledger.collectives.arrivals import arrivals
-from leadline.analysis.ledger.collectives.clocks import UNKNOWN_NS, Clocks, clocks
+from leadline.analysis.ledger.collectives.clocks import UNKNOWN_NS, Clocks, clocks, set_right
 from leadline.analysis.ledger.collectives.collectives import from_collectives
 from leadline.analysis.ledger.segments import CATEGORIES
 from leadline.analysis.spec import Window
@@ -86,3 +88,20 @@ def test_bounds_of_fits_are_believed() -> None:
     found = clocks(table, arrived)
     assert found.fitted
     assert found.bound_R.tolist() == [77] * RANKS
+
+
+def test_a_communicator_of_which_no_row_is_left_is_passed_by() -> None:
+    """Rows of one job of many keep the names of all communicators."""
+    ahead_R = np.zeros(RANKS)
+    ahead_R[1] = 300.0
+    both = [*calls(ahead_R), Call(0, 0, 1, 2, comm="other/0x1", ranks=2)]
+    table = collectives(both, bound_ns=None)
+    names = table["comm"].combine_chunks().dictionary_encode()
+    table = table.set_column(table.column_names.index("comm"), "comm", names)
+    table = table.filter(pc.not_equal(table["comm"].cast(pa.string()), "other/0x1"))
+    arrived = arrivals(table)
+    assert arrived is not None
+    assert len(arrived.cells.kind_C) == 2
+    found = clocks(table, arrived)
+    right = set_right(arrived.cells, found.ahead_R)
+    assert right.arrival_X.shape == arrived.cells.arrival_X.shape

@@ -165,6 +165,14 @@ def test_a_bucket_that_is_hidden_behind_the_backward_pass_is_not_communication()
     assert ("communication", COMM, 40, 50, 0) in bare
 
 
+def test_who_comes_last_and_waits_for_nobody_asked_within_its_backward_pass_too() -> None:
+    # as above, but rank 2 asks for bucket 2 as that is over: its pass ends then; bucket 1 is hidden as to the others
+    calls = [*met(0, (0, 0, 0), 10), *met(1, (40, 40, 40), 50), *met(2, (90, 90, 100), 100)]
+    spans, _ = told(calls, step=steps([(rank, 0, 10, 105, 0, 20, 70) for rank in range(3)]), to=100)
+    assert ("communication", COMM, 40, 50, 0) not in spans
+    assert [each for each in spans if each[0] == "straggler"] == [("straggler", f"rank:{JOB}/2", 90, 100, 10)]
+
+
 def test_a_bucket_that_is_overtaken_is_hidden_without_phases() -> None:
     calls = [*met(0, (0, 0, 0), 10), *met(1, (40, 40, 40), 95), *met(2, (90, 90, 90), 100)]
     spans, _ = told(calls, to=100)

@@ -80,6 +80,8 @@ def set_right(cells: Cells, ahead_R: Ints) -> Cells:
     arrival_X, end_X = cells.arrival_X.copy(), cells.end_X.copy()
     for comm in range(len(cells.kind_C)):
         rank_M = cells.rank_M[cells.member_C[comm] : cells.member_C[comm + 1]]
+        if not len(rank_M):
+            continue  # nobody told an arrival: all its rows are of before the window
         for times_X in (arrival_X, end_X):
             times_GM = _of(cells, times_X, comm)
             times_GM -= np.where(times_GM > -UNKNOWN_NS, ahead_R[rank_M], 0)

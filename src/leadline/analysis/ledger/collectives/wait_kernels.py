@@ -31,6 +31,9 @@ BLOCK = 8
 HOPS_MAX = 512
 HELD_MAX = 8  # pending collectives that are looked at to find the one that held a rank, the newest. Source: bound.
 COLLECTIVE, OWN = 0, 1  # kinds of spans
+# ns after a backward pass in which a call still lies in it: who comes last may wait for nobody, so that the pass ends
+# as it asks; lengths of phases and times of calls are of clocks that run 100 ppm apart, for a second. Source: bound.
+SAME_NS = 100_000
 
 
 class Phases(NamedTuple):
@@ -119,7 +122,7 @@ def goes_on(phases: Phases, rank: int, asked_ns: int, next_ns: int) -> bool:
     step = step_at(phases, rank, asked_ns)
     if step < 0:
         return False
-    return bool(phases.backward_S[step] <= asked_ns and next_ns < phases.backward_end_S[step])
+    return bool(phases.backward_S[step] <= asked_ns and next_ns <= phases.backward_end_S[step] + SAME_NS)
 
 
 @compiled(nogil=True)
