@@ -64,6 +64,11 @@ CHECKPOINT_TIMES = (
 # ns of windows of the ledger in a row that must have lost time: two of them, since one may hold a single pause. Source:
 # recordings (docs/analyses/slowdowns.md).
 LEDGER_NS = 15 * S
+# Windows of the ledger in a row of which one owner, and the same one, loses STEADY_MIN of the time and most of what is
+# lost, after as many of which it lost a fifth of that: chance blames one of eight ranks thrice in a row once in 64.
+# With steps 5 % slower since, less has to be lost than where the owner changes. Source: judgement, and simulated train
+# cases (docs/log.md, 2026-11-29).
+STEADY_WINDOWS, STEADY_MIN, STEADY_BEFORE = 3, 0.02, 0.2
 # Shared machines slow a job for half a minute, by a fifth, all of its ranks alike (a user's jobs beside other work: by
 # 13 % for 25 s); what has an owner, or takes a third of the time, is told sooner. A past that is long enough tells how
 # much this job loses by chance: that counts, within what stands here for what one rank lost, for what is clear
@@ -212,6 +217,7 @@ class _LedgerWindow:
     end_ns: int
     share: float  # of the GPU time of the window, that was lost
     most: float  # of it, to one owner
+    owner: str = ""  # that owner
 
 
 @dataclass(frozen=True)
@@ -336,11 +342,15 @@ class _Job:
 
     def _by_ledger(self, spans: Sequence[tuple[int, int]], calm: Pace) -> tuple[int, Level, str] | None:
         """Windows in a row that lost more than 5 %, the last of them just told."""
-        newest = self._losing_windows([*spans, *self._trouble((Symptom.STALL,)), *self.held])
+        spans = [*spans, *self._trouble((Symptom.STALL,)), *self.held]
+        newest = self._losing_windows(spans)
+        one_owner = [] if newest else self._of_one_owner(spans)
+        newest = newest or one_owner
         lost_s = sum(each.share * (each.end_ns - each.begin_ns) / S for each in newest)
         most_s = sum(each.most * (each.end_ns - each.begin_ns) / S for each in newest)
         reported_ns = newest[-1].end_ns - newest[0].begin_ns if newest else 0
-        if reported_ns < LEDGER_NS or not _is_worth_telling(lost_s, 0.0, most_s, 0.0, None):
+        worth = lost_s >= RANKS_S[0] if one_owner else _is_worth_telling(lost_s, 0.0, most_s, 0.0, None)
+        if reported_ns < LEDGER_NS or not worth:
             return None
         if self.window.to_ns - newest[-1].end_ns > SOON_NS:
             return None
@@ -371,10 +381,29 @@ class _Job:
             found.insert(0, each)
         return found
 
+    def _of_one_owner(self, spans: Sequence[tuple[int, int]]) -> list[_LedgerWindow]:
+        """The newest windows in a row, outside of some spans, of which one owner lost a little and most of what was
+        lost, who lost next to nothing in as many before; none if they are fewer than `STEADY_WINDOWS`."""
+        windows = self._ledger_windows()
+        found: list[_LedgerWindow] = []
+        for each in reversed(windows):
+            known = any(begin < each.end_ns and each.begin_ns < until for begin, until in spans)
+            steady = each.owner and each.most >= max(STEADY_MIN, OWNER_SHARE * each.share)
+            follows = not found or (found[0].begin_ns == each.end_ns and found[0].owner == each.owner)
+            if known or not steady or not follows:
+                break
+            found.insert(0, each)
+        before = windows[: len(windows) - len(found)]
+        if len(found) < STEADY_WINDOWS or len(before) < STEADY_WINDOWS:
+            return []
+        mean = sum(each.most for each in found) / len(found)
+        earlier = [each.most for each in before if each.owner == found[0].owner]
+        return [] if sum(earlier) / len(before) > STEADY_BEFORE * mean else found
+
     def _ledger_windows(self) -> list[_LedgerWindow]:
         """What share of each window of the ledger was lost, in order of time."""
         lost: dict[int, float] = defaultdict(float)
-        most: dict[int, float] = defaultdict(float)
+        most: dict[int, tuple[float, str]] = defaultdict(lambda: (0.0, ""))
         held: dict[int, float] = defaultdict(float)
         length: dict[int, int] = {}
         for row in self.ledger:
@@ -384,12 +413,13 @@ class _Job:
                 lost[row["end_ns"]] += _sound(row["lost_gpu_seconds"])
                 # The owner of what is unknown is what is missing, in words that may have a colon.
                 if row["category"] != Category.UNKNOWN and ":" in (row["owner"] or ""):
-                    most[row["end_ns"]] = max(most[row["end_ns"]], _sound(row["lost_gpu_seconds"]))
+                    most[row["end_ns"]] = max(most[row["end_ns"]], (_sound(row["lost_gpu_seconds"]), row["owner"]))
             length[row["end_ns"]] = max(0, min(row["window_ns"], NEAR_NS))
         found = []
         for end in sorted(held):
-            shares = (of[end] / held[end] if held[end] > 0 else 0.0 for of in (lost, most))
-            found.append(_LedgerWindow(end - length[end], end, *shares))
+            of_one, owner = most[end]
+            share, one = (each / held[end] if held[end] > 0 else 0.0 for each in (lost[end], of_one))
+            found.append(_LedgerWindow(end - length[end], end, share, one, owner))
         return found
 
     # --- while it lasts -------------------------------------------------------------------------------------------

@@ -264,6 +264,35 @@ def test_windows_of_the_ledger_that_lost_time_between_steps_are_a_slowdown() -> 
     assert "by the ledger" in row["evidence"][0]["text"]
 
 
+def owned_window(end_s: float, owner: int, share: float = 0.035) -> list[dict[str, Any]]:
+    late = {"category": "straggler", "owner": f"rank:{JOB}/{owner}"}
+    return [ledger_window(end_s, 0.0), {**ledger_window(end_s, share), **late, "gpu_seconds": 0.0}]
+
+
+@pytest.mark.parametrize(
+    ("owners", "calm_windows", "longer_s", "slow"),
+    [
+        ((3, 3, 3), 3, 1.06, True),
+        ((3, 2, 3), 3, 1.06, False),  # chance blames now one, now another
+        ((3, 3), 3, 1.06, False),
+        ((3, 3, 3), 1, 1.06, False),  # it may always have been so
+        ((3, 3, 3), 3, 1.02, False),  # steps are as short as ever
+    ],
+)
+def test_a_little_that_the_same_rank_loses_again_and_again_is_a_slowdown(
+    owners: tuple[int, ...], calm_windows: int, longer_s: float, slow: bool
+) -> None:
+    """Six per cent, which no single window and no sum of steps tells from noise."""
+    steps, calls = working(-40, 0)
+    more, called = working(0, 31, length_s=longer_s, number=40, seq=80)
+    before = [ledger_window(-10.0 * number, 0.0) for number in range(calm_windows)]
+    lost = [row for number, owner in enumerate(owners, 1) for row in owned_window(10.0 * number, owner)]
+    rows = told(tables(steps + more, calls + called, ledger=[*before, *lost]), window(10.0 * len(owners) + 2, 2))
+    assert bool(rows) == slow
+    if slow:
+        assert f"rank:{JOB}/3" in [owner for owner, *_ in blamed(rows[0])]
+
+
 def test_what_the_ledger_calls_lost_while_work_goes_as_fast_is_no_slowdown() -> None:
     assert told(tables(*working(-30, 24), ledger=lost_by_the_ledger()), window(25, 5)) == []
 
