@@ -239,7 +239,7 @@ def source_hash(folders: tuple[str, ...] = SOURCES) -> str:
     root, here = Path(leadline.__file__).parent, Path(__file__)
     whole = hashlib.sha256(str(FORM).encode())
     for folder in folders:
-        for path in sorted(each for each in (root / folder).rglob("*") if each.suffix in (".py", ".yaml")):
+        for path in sorted(each for each in (root / folder).rglob("*") if each.suffix in (".py", ".yaml", ".csv")):
             whole.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
     whole.update(here.read_bytes())
     return whole.hexdigest()[:16]

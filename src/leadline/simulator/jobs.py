@@ -20,14 +20,30 @@ CELLS_MAX = 1_000_000  # steps x ranks x collectives that are laid at once
 TREE_RANKS = 512  # larger jobs reduce by halving and doubling: a ring's rounds would take longer than its bytes
 
 
+FOREVER_NS = 2**62  # a time that none reaches
+
+
 @dataclass(slots=True)
 class Laid:
-    """Some steps of a run, true time; `checkpoint_T` ns. `first` is the number of the first step."""
+    """Some steps of a run, true time; `checkpoint_T` ns. `first` is the number of the first step.
+
+    `ended`: so many of them were over when the run was; None: all. Of the others only those calls are told that were
+    made until `until_ns`.
+    """
 
     first: int
     times: StepTimes
     checkpoint_T: Ints
     odd_R: Bools | None = None  # ranks that enter another collective in the first step of these
+    ended: int | None = None
+    until_ns: int = FOREVER_NS
+
+    @property
+    def whole(self) -> Laid:
+        """Those that were over."""
+        if self.ended is None:
+            return self
+        return Laid(self.first, _first(self.times, self.ended), self.checkpoint_T[: self.ended])
 
 
 class JobSteps:
@@ -140,8 +156,7 @@ class JobSteps:
             ]  # fmt: skip
             stop_ns = min([end_ns, *(self.start_ns + round(at_s * 1e9) for at_s in changes)])
             out.append(self._lay(active, self._begun(now_s), stop_ns))
-        # A step that had not ended when the run died was never told.
-        return [self._whole(each, run_end_ns) for each in out] if self.run.end_s < 1e9 else out
+        return [_until(each, run_end_ns) for each in out] if self.run.end_s < 1e9 else out
 
     def _begun(self, now_s: float) -> list[Befallen]:
         """Faults that stall this step: those since the last one, however long that took, each once."""
@@ -164,7 +179,7 @@ class JobSteps:
         checkpoint_T = self._checkpoints(active, kept, length_ns)
         odd = [each for each in begun if each.effect.diverges]
         odd_R = np.isin(self.gpu_R, [gpu for each in odd for gpu in each.gpus]) if odd else None
-        times = delayed(_first(times, kept), delay_TR, checkpoint_T, self._stuck(odd, odd_R, kept))
+        times = delayed(_first(times, kept), delay_TR, checkpoint_T, self._stuck(begun, odd, odd_R, kept))
         if self.run.archetype.tensor_parallel > 1:
             times = tied(times, self.fleet.rails)
         kept = max(1, int(np.searchsorted(times.start_TR[:, 0], stop_ns)))
@@ -202,22 +217,26 @@ class JobSteps:
                 hit = np.isin(self.gpu_R, fault.gpus) if fault.gpus else np.ones(self.ranks, bool)
                 delay_TR[:, hit] += wait_s * 1e9 * self.rng.uniform(0.9, 1.1, (count, int(hit.sum())))
         for fault in begun:
-            if fault.effect.diverges:
-                continue  # nobody is late
+            if fault.effect.diverges or fault.effect.layer == "network":
+                continue  # nobody is late: all wait in a collective
             hit = np.isin(self.gpu_R, fault.gpus) if fault.gpus else np.ones(self.ranks, bool)
             pause_s = fault.end_s - fault.at_s if fault.effect.hangs else fault.effect.pause_s[fault.level]
             delay_TR[0, hit] += pause_s * 1e9
         return delay_TR.astype(np.int64)
 
-    def _stuck(self, odd: list[Befallen], odd_R: Bools | None, count: int) -> Ints:
-        """How long the first collective of the first step does not end, though all have entered it, (T, R): that of the
-        communicators in which a rank diverges. Ranks of others wait for those, but not in a collective of theirs."""
+    def _stuck(self, begun: list[Befallen], odd: list[Befallen], odd_R: Bools | None, count: int) -> Ints:
+        """How long the first collective of the first step does not end, though all have entered it, (T, R): that of all
+        while the network finds another way; that of the communicators in which a rank diverges. Ranks of others wait
+        for those, but not in a collective of theirs."""
         stuck_TR = np.zeros((count, self.ranks), np.int64)
+        ways = [each.effect.pause_s[each.level] for each in begun if each.effect.layer == "network"]
+        stuck_TR[0] = round(max(ways, default=0.0) * 1e9)
         if odd_R is not None:
             groups = self.run.archetype.groups(len(self.run.hosts), self.ranks)
             group_R = np.arange(self.ranks) % groups
             lasts_ns = round(max(each.end_s - each.at_s for each in odd) * 1e9)
-            stuck_TR[0, np.isin(group_R, group_R[odd_R])] = lasts_ns
+            diverged_R = np.isin(group_R, group_R[odd_R])
+            stuck_TR[0, diverged_R] = np.maximum(stuck_TR[0, diverged_R], lasts_ns)
         return stuck_TR
 
     def _checkpoints(self, active: list[Befallen], count: int, length_ns: float) -> Ints:
@@ -246,10 +265,6 @@ class JobSteps:
             lost += sum(each.effect.write_s[each.level] for each in guilty) * len(took_T) * self.ranks
             for each in guilty:
                 each.lost_gpu_seconds += lost / len(guilty)
-
-    def _whole(self, laid: Laid, end_ns: int) -> Laid:
-        ended = int((laid.times.end_TR.max(axis=1) <= end_ns).sum())
-        return Laid(laid.first, _first(laid.times, ended), laid.checkpoint_T[:ended], laid.odd_R if ended else None)
 
     # -- for the counters -------------------------------------------------------------------------------------
 
@@ -329,6 +344,14 @@ def tied(times: StepTimes, per: int) -> StepTimes:
         end_TR=of_host(times.end_TR),
         arrive_TCR=of_host(times.arrive_TCR),
     )
+
+
+def _until(laid: Laid, end_ns: int) -> Laid:
+    """The same of a run that ends then: a step that is not over is never told, but the calls made in it are."""
+    ended = int((laid.times.end_TR.max(axis=1) <= end_ns).sum())
+    begun = int((laid.times.start_TR.min(axis=1) < end_ns).sum())
+    times = _first(laid.times, begun)
+    return replace(laid, times=times, checkpoint_T=laid.checkpoint_T[:begun], ended=ended, until_ns=end_ns)
 
 
 def _first(times: StepTimes, count: int) -> StepTimes:

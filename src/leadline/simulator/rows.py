@@ -105,12 +105,13 @@ def step_columns(
     """Columns of `step`. `reported_ns(host_N, time_N)`: what a host's clock said at a true time."""
     parts: list[dict[str, Any]] = []
     for place, each in enumerate(told):
-        times, kind = each.laid.times, each.run.archetype
+        laid, kind = each.laid.whole, each.run.archetype
+        times = laid.times
         count, ranks = times.start_TR.shape
         host = np.tile(each.host_R, count)
-        step = np.repeat(each.laid.first + np.arange(count), ranks)
+        step = np.repeat(laid.first + np.arange(count), ranks)
         length = (times.end_TR - times.start_TR).ravel()
-        checkpoint = np.repeat(each.laid.checkpoint_T, ranks)
+        checkpoint = np.repeat(laid.checkpoint_T, ranks)
         start = reported_ns(host, times.start_TR.ravel())
         parts.append(
             {
@@ -199,18 +200,18 @@ def collective_columns(
 
         host = spread(host_GM[:, None, None, :, None])
         enqueued = reported_ns(host, spread(arrive[..., None]))
-        parts.append(
-            {
-                "job": np.full(len(host), place), "host": host, "enqueued_ns": enqueued,
-                "comm": spread((first_comm + np.arange(groups))[:, None, None, None, None]),
-                "ranks": np.full(len(host), rank_GM.shape[1]), "rank": spread(rank_GM[:, None, None, :, None]),
-                "seq": spread(seq[None, :, :, None, None]),
-                "bytes": np.full(len(host), int(kind.payload_bytes / collectives)),
-                "odd": spread(_odd(each.laid, collectives)[:, :, rank_GM].transpose(2, 0, 1, 3)[..., None]),
-                "finished_ns": enqueued + spread((finish - arrive)[..., None]),
-                "state": spread(np.arange(2) * two),
-            }
-        )  # fmt: skip
+        told_N = spread(np.stack([arrive, finish], axis=-1)) <= each.laid.until_ns
+        part = {
+            "job": np.full(len(host), place), "host": host, "enqueued_ns": enqueued,
+            "comm": spread((first_comm + np.arange(groups))[:, None, None, None, None]),
+            "ranks": np.full(len(host), rank_GM.shape[1]), "rank": spread(rank_GM[:, None, None, :, None]),
+            "seq": spread(seq[None, :, :, None, None]),
+            "bytes": np.full(len(host), int(kind.payload_bytes / collectives)),
+            "odd": spread(_odd(each.laid, collectives)[:, :, rank_GM].transpose(2, 0, 1, 3)[..., None]),
+            "finished_ns": enqueued + spread((finish - arrive)[..., None]),
+            "state": spread(np.arange(2) * two),
+        }  # fmt: skip
+        parts.append(part if told_N.all() else {name: value[told_N] for name, value in part.items()})
     if not parts:
         return {}, 0
     whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

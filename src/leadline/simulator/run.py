@@ -332,8 +332,12 @@ class Simulation:
         told = [each for each in told if len(each.laid.checkpoint_T)]
         if not told:
             return
-        columns, count = step_columns(told, self._names, self._clock_names, self._told_ns, self.spec.start_ns, self.rng)
-        self._put(sink, "step", columns, count)
+        over = [each for each in told if len(each.laid.whole.checkpoint_T)]
+        if over:
+            columns, count = step_columns(
+                over, self._names, self._clock_names, self._told_ns, self.spec.start_ns, self.rng
+            )
+            self._put(sink, "step", columns, count)
         if self.spec.detail == "all":
             columns, count = collective_columns(told, self._names, self._clock_names, self._told_ns)
             if count:

@@ -113,8 +113,8 @@ def test_an_interrupted_round_goes_on_with_what_is_left(
     assert main(words) == 130
     assert called == ["onset", "whatif"]
     assert main(words) == 1  # paths failed
-    whole = ["whatif", "paths", "ledger", "lab", "simulated", "explain", "quiet", "tenants", "faults-on-disk", "overload",
-             "healthy", "stranger"]  # fmt: skip
+    whole = ["whatif", "paths", "ledger", "lab", "simulated", "explain", "quiet", "tenants", "faults-on-disk",
+             "overload", "healthy", "stranger"]  # fmt: skip
     assert called[2:] == whole
     assert main(words) == 1
     assert called[2 + len(whole) :] == ["paths"]

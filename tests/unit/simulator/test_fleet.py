@@ -548,3 +548,25 @@ def test_a_disk_that_cannot_hold_it_is_told_before(tmp_path: Path) -> None:
     require_room(tmp_path, 1000)
     with pytest.raises(UsageError, match="GB are needed"):
         require_room(tmp_path, 10**18)
+
+
+def test_where_every_way_is_gone_ranks_enter_a_collective_and_wait() -> None:
+    """A job that stands still is seen by the calls that it made, though it never told the step that they belong to."""
+    spec = SimulationSpec(
+        gpus=64, minutes=3, seed=4, hazards=False, probes=False, names="few",
+        planned=(Planned("dead-spine", 60.0, 60.0, "large"),),
+    )  # fmt: skip
+    simulation, sink = simulated(spec)
+    fault = simulation.schedule.faults[0]
+    run = simulation.schedule.runs[fault.run]
+    assert len(fault.switches) == 2, "all of them"
+    onset_ns = spec.start_ns + 60 * 10**9
+    rows = [row for row in sink.all("collective").to_pylist() if row["job"] == run.job]
+    waiting = [row for row in rows if row["state"] == "enqueued" and row["enqueued_ns"] > onset_ns + 10**9]
+    last = max(row["seq"] for row in waiting)
+    ended = [row for row in rows if row["seq"] == last and (row["finished_ns"] or spec.end_ns) < spec.end_ns]
+    entered = {(row["comm"], row["rank"]) for row in waiting if row["seq"] == last}
+    assert len({rank for _, rank in entered}) == len(run.hosts) * simulation.fleet.gpus_per_host
+    assert not ended
+    steps = [row["end_ns"] for row in sink.all("step").to_pylist() if row["job"] == run.job]
+    assert max(steps) < max(row["enqueued_ns"] for row in waiting)
