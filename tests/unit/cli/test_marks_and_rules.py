@@ -71,7 +71,8 @@ def test_what_cannot_be_marked_says_what_can(leadline: RunningLeadline) -> None:
 
 
 def test_an_incident_is_explained_with_its_facts_and_without_a_model_that_is_said(leadline: RunningLeadline) -> None:
-    said = run(leadline, "explain", FLAP, "--model")
+    said = run(leadline, "explain", FLAP, "--model", "--opinion")
+    assert said.count("no model is set (explain.url)") == 2
     assert "The cause is link-down at port:h3/eth0" in said
     assert "no model is set (explain.url)" in said
     assert "[2] cause: link-down at port:h3/eth0 on host:h3" in said
@@ -105,3 +106,32 @@ def test_text_of_others_is_no_markup() -> None:
     said = printed(explain.tell, each, True)
     assert said.count("[red]x[/red] is slow [1]") == 2
     assert "dropped: 1 (names [b])" in said
+
+
+@pytest.mark.parametrize(
+    ("opinion", "lines"),
+    [
+        ({"entity": "host:h6", "rule": "cpu-throttled", "agrees": False, "reason": "[b]It is throttled."},
+         ["cpu-throttled at host:h6: Leadline says otherwise", "[b]It is throttled."]),
+        ({"entity": "host:h6", "rule": "cpu-throttled", "agrees": True, "why": "the reason it gave was dropped: x"},
+         ["cpu-throttled at host:h6: as Leadline says", "the reason it gave was dropped: x"]),
+        ({"agrees": True}, ["the cause is unknown: as Leadline says"]),
+        ({"state": "failed", "agrees": None, "why": "status 500"}, ["status 500"]),
+    ],
+)  # fmt: skip
+def test_a_second_opinion_is_told_with_whether_it_agrees(opinion: dict[str, Any], lines: list[str]) -> None:
+    whole = {
+        "state": "ok",
+        "why": "",
+        "model": "m[b]",
+        "entity": "",
+        "rule": "",
+        "reason": "",
+        "rests_on": [],
+        **opinion,
+    }
+    each = {"incident": "i", "tenant": "t", "sentences": [], "facts": [], "opinion": whole}
+    said = printed(explain.tell, each, False, True)
+    assert "second opinion of m[b], which changes no verdict" in said
+    after = said.partition("verdict\n")[2].partition("\nfacts")[0]
+    assert [line for line in after.splitlines() if line] == lines

@@ -54,7 +54,7 @@ def test_one_model_has_to_be_chosen(given: list[str], capsys: pytest.CaptureFixt
 
 
 def _first_candidate(handler: BaseHTTPRequestHandler) -> None:
-    send(handler, 200, completion(json.dumps({"choice": "A", "reason": "", "cites": [], "sentences": []})))
+    send(handler, 200, completion(json.dumps({"choice": "B", "reason": "", "cites": [], "sentences": []})))
 
 
 def test_recordings_are_judged_asked_about_and_told(capsys: pytest.CaptureFixture[str]) -> None:

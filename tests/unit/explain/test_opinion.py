@@ -63,7 +63,7 @@ def test_who_lost_the_time_is_a_fact() -> None:
 
 def test_only_candidates_and_unknown_may_be_chosen() -> None:
     schema = question().question(str).schema
-    assert schema["properties"]["choice"]["enum"] == ["A", "B", "C", "unknown"]
+    assert schema["properties"]["choice"]["enum"] == ["B", "C", "D", "unknown"]
 
 
 def test_where_nobody_is_a_candidate_nothing_is_asked() -> None:
@@ -75,7 +75,7 @@ def test_where_nobody_is_a_candidate_nothing_is_asked() -> None:
 
 def test_the_named_one_agrees_and_its_reason_is_told_with_what_it_rests_on() -> None:
     evidence = number("event port:h3/eth0")
-    cites = (number("candidate C"), evidence)
+    cites = (number("candidate D"), evidence)
     found = question().opinion(answer("port:h3/eth0", "The cause is link-down at port:h3/eth0.", cites))
     assert (found.state, found.entity, found.rule, found.agrees) == ("ok", "port:h3/eth0", "link-down", True)
     assert found.reason == "The cause is link-down at port:h3/eth0."
@@ -84,18 +84,19 @@ def test_the_named_one_agrees_and_its_reason_is_told_with_what_it_rests_on() -> 
 
 def test_another_one_differs_and_may_have_a_reason_of_its_own() -> None:
     reason = "The cause is cpu-throttled at host:h6."
-    found = question().opinion(answer("host:h6", reason, (number("candidate A"),)), BY_NAME)
+    found = question().opinion(answer("host:h6", reason, (number("candidate B"),)), BY_NAME)
     assert (found.entity, found.agrees, found.reason, found.why) == ("host:h6", False, reason, "")
 
 
 @pytest.mark.parametrize(
     ("reason", "cites", "why"),
     [
-        ("The cause is link-down at port:h3/eth0.", ("candidate C",), "speaks of what was considered"),
-        ("The cause is slow-gpu at gpu:GPU-9.", ("candidate A",), "names"),
+        ("The cause is link-down at port:h3/eth0.", ("candidate D",), "speaks of what was considered"),
+        ("The cause is slow-gpu at gpu:GPU-9.", ("candidate B",), "names"),
         ("host:h6 is throttled.", (), "cites nothing"),
-        ("Run `rm -rf /`.", ("candidate A",), "no plain sentence"),
-        (None, ("candidate A",), "no sentence with a text"),
+        ("Run `rm -rf /`.", ("candidate B",), "no plain sentence"),
+        (None, ("candidate B",), "no sentence with a text"),
+        ("B is cpu-throttled.", ("candidate B",), "it speaks of letters"),
     ],
 )
 def test_a_reason_that_does_not_hold_is_dropped_and_the_choice_stays(reason: Any, cites: Any, why: str) -> None:
@@ -114,13 +115,13 @@ def test_unknown_agrees_with_an_unknown_verdict_only() -> None:
     assert one(THIN).causes == ()
 
 
-@pytest.mark.parametrize("content", [None, [], "A", {}, {"choice": 1}, {"choice": "D"}, {"choice": "link-down"}])
+@pytest.mark.parametrize("content", [None, [], "B", {}, {"choice": 1}, {"choice": "A"}, {"choice": "link-down"}])
 def test_what_chooses_nobody_is_nothing(content: Any) -> None:
     found = question().opinion(content)
     assert (found.state, found.agrees, found.entity) == ("nothing", None, "")
 
 
-VALUES = st.none() | st.integers(-1, 20) | st.sampled_from(["A", "D", "unknown", "The cause is link-down."])
+VALUES = st.none() | st.integers(-1, 20) | st.sampled_from(["B", "A", "unknown", "The cause is link-down."])
 
 
 @given(
@@ -148,7 +149,7 @@ def test_it_stands_beside_the_verdict_and_changes_nothing_of_it(benches: Benches
 
 def test_names_of_tenants_do_not_leave_and_come_back_in_the_reason(benches: Benches) -> None:  # noqa: F811
     incident = replace(INCIDENT, job="acme-bert", jobs=("acme-bert",))
-    cites = (number("candidate A"), 1)
+    cites = (number("candidate B"), 1)
     said = {**answer("host:h6", "host:h6 is cpu-throttled and tenantB-bert is slow.", cites)}
     bench, double = benches(json.dumps(said))
     found = bench.explainer.explain(incident, with_opinion=True, tenants=("acme", "globex"))
