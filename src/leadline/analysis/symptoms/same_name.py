@@ -20,7 +20,7 @@ from leadline.analysis.symptoms.job_ranks import Process
 from leadline.analysis.symptoms.spans import Blame, Evidence, Told, seconds
 from leadline.model.incidents import Symptom
 
-# Overlaps in a row of steps: a clock that was set back makes one, so three are two jobs. Source: judgement.
+# Overlaps in a row of steps: a fit of a clock that errs makes one or two, so three are two jobs. Source: judgement.
 OVERLAPS_MIN = 3
 # Share of the shorter step that must overlap: a fit of a clock that is renewed moves it by far less. Source: judgement.
 OVERLAP_SHARE = 0.2
@@ -48,10 +48,10 @@ class Shared:
 def shared_of(step: pa.Table, to_ns: int) -> Shared | None:
     """Whether two processes make steps as one rank. Inputs: rows of `step`; those that end after `to_ns` are not known
     yet. Returns: of the rank that shows it best, None if none does at least three times."""
-    rank_N, begin_N, end_N = (ints(step, name, 0) for name in ("rank", "start_ns", "end_ns"))
+    rank_N, begin_N, end_N, number_N = (ints(step, name, 0) for name in ("rank", "start_ns", "end_ns", "step"))
     sound = np.flatnonzero((begin_N > 0) & (end_N > begin_N) & (end_N <= to_ns))
     order = sound[np.lexsort((end_N[sound], begin_N[sound], rank_N[sound]))]
-    rank_N, begin_N, end_N = rank_N[order], begin_N[order], end_N[order]
+    rank_N, begin_N, end_N, number_N = rank_N[order], begin_N[order], end_N[order], number_N[order]
     if len(order) < 2:
         return None
     both_N = np.minimum(end_N[:-1], end_N[1:]) - begin_N[1:]
@@ -64,9 +64,22 @@ def shared_of(step: pa.Table, to_ns: int) -> Shared | None:
     best = int(np.argmax(counts))
     if counts[best] < OVERLAPS_MIN:
         return None
+    of_rank = rank_N == ranks[best]
+    if _set_back(number_N[of_rank], begin_N[of_rank]):
+        return None
     mine: Ints = pairs[rank_N[pairs] == ranks[best]]
     last_ns = int(np.minimum(end_N[mine], end_N[mine + 1]).max())
     return Shared(int(ranks[best]), int(begin_N[mine + 1].min()), last_ns, int(counts[best]))
+
+
+def _set_back(number_N: Ints, begin_N: Ints) -> bool:
+    """Whether steps of a rank are those of one process whose clock was set back: each number once, and in their order
+    they begin later and later, but for one step that follows its predecessor and begins before it."""
+    if len(np.unique(number_N)) < len(number_N):
+        return False
+    order = np.argsort(number_N)
+    back = np.flatnonzero(np.diff(begin_N[order]) < 0)
+    return len(back) == 1 and int(np.diff(number_N[order])[back[0]]) == 1
 
 
 def comes_up(processes: Mapping[int, Sequence[Process]], to_ns: int) -> bool:

@@ -63,6 +63,17 @@ def test_a_slowdown_ends_where_nobody_can_say_any_more_whose_it_is() -> None:
     assert rows["slow"]["end_ns"] == rows["name-shared"]["start_ns"]
 
 
+def test_steps_of_one_job_whose_clock_was_set_back_are_of_one_job() -> None:
+    """Five seconds back: five steps of before and five of after are at the same times."""
+    before, _ = working(-30, 0)
+    after, _ = working(-4.83, 12, number=30)
+    assert shared_of(tables(before + after)["step"], T0 + 12 * S) is None
+    other, _ = working(-4.83, 12, number=40)  # a program does not leave out ten numbers
+    assert shared_of(tables(before + other)["step"], T0 + 12 * S) is not None
+    again, _ = working(-4.83, 12, number=25)  # begun again from its checkpoint, while the first goes on
+    assert shared_of(tables(before + again)["step"], T0 + 12 * S) is not None
+
+
 def test_steps_of_one_job_do_not_overlap() -> None:
     for given in (tables(*working(-30, 12)), slow_job()):
         assert shared_of(given["step"], T0 + 12 * S) is None
