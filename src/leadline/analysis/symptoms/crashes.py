@@ -14,8 +14,8 @@ import numpy as np
 
 from leadline.analysis.spec import S
 from leadline.analysis.symptoms.calls import NEVER, Calls, groups_waiting
-from leadline.analysis.symptoms.decisions import DIED, DIVERGED, FROZEN, NAMED_MAX, Decision, decide, with_cut
-from leadline.analysis.symptoms.happened import TOGETHER_NS, End, Happened
+from leadline.analysis.symptoms.decisions import CUT_NS, DIED, DIVERGED, FROZEN, NAMED_MAX, Decision, decide, with_cut
+from leadline.analysis.symptoms.happened import BROKEN, TOGETHER_NS, End, Happened
 from leadline.analysis.symptoms.programs import Programs
 
 # Where the first to end was asked to, so were the others that end within this, whatever they say: shutting down in time
@@ -88,10 +88,11 @@ def _decision(
 ) -> Decision:
     victims, frozen = _victims(happened, calls, gave_up_ns), happened.frozen_at(gave_up_ns)
     own = [each for each in failed if each.rank not in frozen]  # who stood still was ended by whoever gave up on it
+    by_itself = [each for each in own if each.rank not in victims and each.time_ns - gave_up_ns < ASKED_NS]
     for told in (
         [each for each in failed if each.reason == "oom-kill"],
         _killed(own, victims),
-        [each for each in own if each.rank not in victims and each.time_ns - gave_up_ns < ASKED_NS],
+        _befallen(by_itself, happened, gave_up_ns),
     ):
         if told and not (told[0].code.startswith("exit/") and _diverged(calls, gave_up_ns)):
             return Decision(DIED, tuple(sorted({each.rank for each in told})), None, _words(told))
@@ -125,6 +126,15 @@ def _killed(failed: Sequence[End], victims: set[int]) -> list[End]:
     own = [each for each in found if each.code != "signal/SIGKILL"] or found
     first_ns = min((each.time_ns for each in own), default=0)
     return [each for each in own if each.time_ns - first_ns <= KILLED_NS or each.code != "signal/SIGKILL"]
+
+
+def _befallen(ends: list[End], happened: Happened, at_ns: int) -> list[End]:
+    """Of ranks that ended together with an error, those that lost their port, or whose host or GPU broke, just before;
+    all of them where that is none."""
+    hit = {*happened.cut_since(at_ns - CUT_NS)}
+    broken = (each for each in happened.parts if each.kind in BROKEN and at_ns - CUT_NS <= each.time_ns <= at_ns + S)
+    hit |= {rank for each in broken for rank in each.ranks}
+    return [each for each in ends if each.rank in hit] or ends
 
 
 def _words(ends: Sequence[End]) -> str:

@@ -210,6 +210,19 @@ def test_the_first_that_died_is_blamed_for_a_crash() -> None:
     assert row["evidence"][1]["entity"] == f"rank:{JOB}/2"
 
 
+@pytest.mark.parametrize(("port_s", "blames"), [(-0.3, (2,)), (-60.0, (0, 1, 2, 3)), (None, (0, 1, 2, 3))])
+def test_of_ranks_that_end_with_an_error_at_once_who_lost_its_port_is_blamed(
+    port_s: float | None, blames: tuple[int, ...]
+) -> None:
+    """Agents see ends each second, so that nobody can say which was the first."""
+    events = [event(T0 + (500 + 20 * rank) * MS, rank, "process-exit", "error", "exit/1") for rank in range(4)]
+    if port_s is not None:
+        events.append(link_down("port:h2/eth0", T0 + round(port_s * S)))
+    (row,) = told(tables(*working(-20, 0), events), window(2, 2))
+    assert row["symptom"] == "crash"
+    assert blamed(row) == [(f"rank:{JOB}/{rank}", "died", "decision:1") for rank in blames]
+
+
 def test_a_collective_that_timed_out_is_of_whom_it_waited_for() -> None:
     """All who gave up are victims: rank 2 never came, and is alive."""
     steps, calls = working(-20, 0)
