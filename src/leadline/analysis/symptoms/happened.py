@@ -250,7 +250,7 @@ def _of_part(found: Happened, places: JobRanks, job: str, row: Mapping[str, obje
     if of == "gpu":
         ranks = sorted(rank for rank, gpus in places.gpus_of.items() if entity in gpus)
     else:
-        ranks = places.on_host(name if of == "host" else name.rpartition("/")[0])
+        ranks = places.on_host(name if of == "host" else name.rpartition("/")[0], at_ns)
     if ranks and abs(at_ns) < NEAR_NS:
         bound = row["bound_ns"]
         evidence = Evidence("event", entity, kind, at_ns, bound if isinstance(bound, int) else None,

@@ -31,7 +31,8 @@ class Process:
 class JobRanks:
     """Ranks of one job by number, as `relation` has them."""
 
-    host_of: dict[int, str] = field(default_factory=dict)
+    host_of: dict[int, str] = field(default_factory=dict)  # where each was put last
+    hosts_of: dict[int, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))  # since when, where
     gpus_of: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
     left_ns: dict[int, int | None] = field(default_factory=dict)  # when a rank left the job; None: it is there
     processes_of: dict[int, list[Process]] = field(default_factory=dict)
@@ -41,9 +42,15 @@ class JobRanks:
         named = set().union(*self.gpus_of.values()) if self.gpus_of else set()
         return max(1, len(named) + max(len(self.left_ns), ranks_seen) - len(self.gpus_of))
 
-    def on_host(self, host: str) -> list[int]:
-        """Ranks on a host, by its name."""
-        return sorted(rank for rank, name in self.host_of.items() if name == host)
+    def on_host(self, host: str, at_ns: int) -> list[int]:
+        """Ranks that were on a host at a time, by its name: a job that died may be started again elsewhere. Before the
+        first place of a rank is told that one counts."""
+        found = []
+        for rank, places in self.hosts_of.items():
+            by_then = [name for from_ns, name in places if from_ns <= at_ns]
+            if (by_then[-1] if by_then else places[0][1]) == host:
+                found.append(rank)
+        return sorted(found)
 
 
 def rank_number(entity: str, job: str) -> int | None:
@@ -61,6 +68,7 @@ def job_ranks(relation: pa.Table, job: str) -> JobRanks:
         found.left_ns[rank] = row.to_ns
     for rank, row in _of_ranks(topology.placed("runs-on", "rank", "host"), job):
         found.host_of[rank] = name_of(row.parent)
+        found.hosts_of[rank].append((row.from_ns, name_of(row.parent)))
     for rank, row in _of_ranks(topology.placed("runs-on", "rank", "gpu"), job):
         found.gpus_of[rank].add(row.parent)
     found.processes_of = _processes(_of_ranks(topology.placed("runs-on", "rank", "process"), job))

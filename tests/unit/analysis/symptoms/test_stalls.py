@@ -223,6 +223,20 @@ def test_of_ranks_that_end_with_an_error_at_once_who_lost_its_port_is_blamed(
     assert blamed(row) == [(f"rank:{JOB}/{rank}", "died", "decision:1") for rank in blames]
 
 
+def test_who_lost_its_port_is_told_so_after_its_job_began_again_elsewhere() -> None:
+    events = [event(T0 + 500 * MS, rank, "process-exit", "error", "exit/1") for rank in range(4)]
+    steps, calls = working(-20, 0)
+    again, more = working(8, 12, number=20, seq=100)
+    begun = [{**each, "parent": "host:h9", "from_ns": T0 + 7 * S} for each in relations(T0 - 600 * S)
+             if each["child"] == f"rank:{JOB}/2" and str(each["parent"]).startswith("host:")]  # fmt: skip
+    given = tables(steps + again, calls + more, [*events, link_down("port:h2/eth0", T0)],
+                   places=[*relations(T0 - 600 * S), *begun],
+                   symptom=[symptom(0.5, "crash")])  # fmt: skip
+    (row,) = told(given, window(12, 2))
+    assert (row["symptom"], row["end_ns"]) == ("crash", T0 + 8 * S)
+    assert blamed(row) == [(f"rank:{JOB}/2", "died", "decision:1")]
+
+
 def test_a_collective_that_timed_out_is_of_whom_it_waited_for() -> None:
     """All who gave up are victims: rank 2 never came, and is alive."""
     steps, calls = working(-20, 0)
