@@ -183,9 +183,9 @@ def _ends(happened: list[Happening], parts: Parts, window: Window) -> dict[str, 
     return found
 
 
-def _told_ends(happened: list[Happening], parts: Parts) -> set[tuple[str, str]]:
-    """Jobs and hosts that told of an end of a rank, whichever way it ended, in this window or before."""
-    return {(parts.job(each.entity), each.host) for each in happened if each.kind in EXITS}
+def _told_ends(happened: list[Happening], parts: Parts) -> dict[tuple[str, str], int]:
+    """When hosts told last of an end of a job's rank, whichever way it ended, in this window or before."""
+    return {(parts.job(each.entity), each.host): each.time_ns for each in happened if each.kind in EXITS}
 
 
 def _clusters(

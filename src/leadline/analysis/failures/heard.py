@@ -148,19 +148,20 @@ class Silent:
 
 
 def silent_hosts(
-    heard: Heard, gave_up: dict[str, dict[str, int]], told: set[tuple[str, str]], to_ns: int, silent_ns: int
+    heard: Heard, gave_up: dict[str, dict[str, int]], told: dict[tuple[str, str], int], to_ns: int, silent_ns: int
 ) -> list[Silent]:
     """Hosts that were heard and then were not for `silent_ns`, though a job of theirs went on, or died without them.
 
-    `gave_up`: of each job the hosts that told of an end with an error in this window, and when. `told`: jobs and hosts
-    that told of any end, also before: a job that begins again elsewhere does not make them silent. A job whose ranks
-    all stop at once and tell nothing is over, as far as anybody can say: no host of it is called silent.
+    `gave_up`: of each job the hosts that told of an end with an error in this window, and when. `told`: when hosts told
+    last of any end of a job, also before: one that has made no step of it since is not silent, if the job began again
+    elsewhere. A job whose ranks all stop at once and tell nothing is over, as far as anybody can say: no host of it is
+    called silent.
     """
     found: dict[str, Silent] = {}
     for job, ends in sorted(heard.ends.items()):
         for host in sorted(ends):
             last_ns = heard.hosts.last(host)
-            if to_ns - last_ns < silent_ns or (job, host) in told:
+            if to_ns - last_ns < silent_ns or told.get((job, host), 0) >= ends[host]:
                 continue
             went_on = [other for other, end_ns in ends.items() if other != host and end_ns - last_ns >= silent_ns]
             died = [other for other, at_ns in gave_up.get(job, {}).items() if other != host and at_ns > last_ns]

@@ -209,6 +209,14 @@ def test_a_host_that_told_of_an_end_is_not_silent_when_its_job_begins_again_else
         assert ("host:h3", "silent", "host", "bert-1") not in short(told(ended, given, window=later)), from_s
 
 
+def test_a_host_on_which_its_job_began_again_may_fall_silent() -> None:
+    ended, again = exits("bert-1", range(4), 10, "exit/1"), steps("bert-1", (2,), 20, 50)
+    others = steps("bert-1", (0, 1, 3), 20, 118)
+    later = replace(WINDOW, from_ns=at(60), to_ns=at(120))
+    rows = told(ended, [*steps("bert-1", range(4), 0, 10), *again, *others], window=later)
+    assert ("host:h3", "silent", "host", "bert-1") in short(rows)
+
+
 def test_maintenance_is_of_operators_and_no_silence() -> None:
     step = [*steps("bert-1", (2,), 0, 30), *steps("bert-1", (0, 1, 3), 0, 115)]
     first = told([event(28, "host:h3", "maintenance", None, "h3", severity="info")], step)
