@@ -20,7 +20,6 @@ from leadline.explain.model import Question
 from leadline.explain.prompt import facts_json
 from leadline.explain.states import NOTHING, OK
 from leadline.views.incidents.facts import (
-    CANDIDATE,
     CAUSE,
     CONSIDERED,
     EVIDENCE,
@@ -36,10 +35,12 @@ from leadline.views.incidents.facts import (
 )
 from leadline.views.incidents.incident import Cause, Incident
 
-CANDIDATES_MAX = 12  # by position: up to 8 that are named and 6 considered stand in `cause`; 60 facts are 5,000 tokens
+CANDIDATE = "candidate"  # a kind of fact that only this question has
 EVIDENCE_MAX = 4  # of each: what tells most comes first
 BLAMED_MAX = 6
-LETTERS = "BCDEFGHJKLMN"  # of candidates: none that is a word, so that a reason which speaks of one is found
+LETTERS = "BCDEFGHJKLMN"
+"""Of candidates, the first of them by position: none that is a word, so that a reason which speaks of one is found.
+Twelve with their evidence are some 60 facts, 5,000 tokens."""
 NOBODY = "unknown"
 
 SYSTEM = f"""You give a second opinion on why a training job is slow, stuck or broken.
@@ -141,10 +142,10 @@ class Asked:
 
 def asked(incident: Incident) -> Asked | None:
     """What is asked about an incident; None where nobody is a candidate."""
-    first = sorted(incident.causes, key=lambda each: each.position)[:CANDIDATES_MAX]
+    first = sorted(incident.causes, key=lambda each: each.position)[: len(LETTERS)]
     # By name: the order says nothing of the ranking.
     causes = sorted(first, key=lambda each: (each.entity, each.rule))
-    candidates = dict(zip(LETTERS, causes, strict=False))
+    candidates = dict(zip(LETTERS, causes, strict=False))  # fewer causes than letters
     if not candidates:
         return None
     telling = _Telling()

@@ -63,7 +63,8 @@ def _names(troubles: Sequence[Trouble], pair: tuple[int, int]) -> frozenset[obje
 def _at_once(
     troubles: Sequence[Trouble], topology: Topology, apart: Collection[frozenset[object]]
 ) -> tuple[int, int] | None:
-    """Places of two incidents that began at about one time with the same likeliest component, one at least unnamed."""
+    """Places of two incidents that began at about one time with the same likeliest component. Those of which it is
+    named are together by then."""
     for pair in combinations(range(len(troubles)), 2):
         one, other = (troubles[place] for place in pair)
         at_once = abs(one.start_ns - other.start_ns) <= AT_ONCE_NS and not _jobs(one) & _jobs(other)

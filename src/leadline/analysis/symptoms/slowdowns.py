@@ -331,14 +331,20 @@ class _Job:
         return _is_worth_telling(lost_s, share, most_s, rank_s, chance)
 
     def _hosts_s(self, late: Lateness) -> list[float]:
-        """What ranks of one host or stage lost together, s, where they are several and there are other hosts: of those
-        that wait for each other each tells a part."""
-        by_host: dict[str, list[float]] = defaultdict(list)
-        for rank, seconds in late.by_rank_s.items():
-            if host := self.places.host_of.get(rank):
-                by_host[host].append(seconds)
-        hosts = len(set(self.places.host_of.values()))
-        return [math.fsum(each) for each in by_host.values() if len(each) > 1] if hosts > 1 else []
+        """What ranks of each host lost together, s, beyond what as many ranks lose where all are late alike (of two
+        hosts one always has half): 0 then, and all of it where no other host is late. Ranks of a host that wait for
+        each other are each late by a part."""
+        lost: dict[str, float] = defaultdict(float)
+        ranks: dict[str, int] = defaultdict(int)
+        for rank, host in self.places.host_of.items():
+            lost[host] += late.by_rank_s.get(rank, 0.0)
+            ranks[host] += 1
+        whole_s, many = math.fsum(lost.values()), len(self.places.host_of)
+        return [
+            max(0.0, (lost[host] - whole_s * count / many) / (1 - count / many))
+            for host, count in ranks.items()
+            if 1 < count < many
+        ]
 
     def _by_ledger(self, spans: Sequence[tuple[int, int]], calm: Pace) -> tuple[int, Level, str] | None:
         """Windows in a row that lost more than 5 %, the last of them just told."""

@@ -28,8 +28,8 @@ OUR_TABLES = frozenset(
 """Tables of which the text of evidence is written by analyses; of others (events) it may quote anybody's log."""
 
 # Kinds of facts.
-SYMPTOM, CAUSE, EVIDENCE, CONSIDERED, ACTION, UNKNOWN, SUPPRESSED, CANDIDATE = (
-    "symptom", "cause", "evidence", "considered", "action", "unknown", "suppressed", "candidate",
+SYMPTOM, CAUSE, EVIDENCE, CONSIDERED, ACTION, UNKNOWN, SUPPRESSED = (
+    "symptom", "cause", "evidence", "considered", "action", "unknown", "suppressed",
 )  # fmt: skip
 _ORDER = {
     BEFORE: "before the first lost second",

@@ -12,7 +12,7 @@ import pytest
 from tests.builders.fabrics import T0, S
 from tests.builders.slow_jobs import blamed, both, slow_job, symptom, tables, window, working
 from tests.builders.slow_jobs import told as told_by
-from tests.builders.small_job import COMM, JOB, RANKS, collective, event, step, table
+from tests.builders.small_job import COMM, JOB, RANKS, collective, event, relations, step, table
 
 from leadline.analysis.spec import Window
 from leadline.analysis.symptoms.excursions import excursion, jump, level_of
@@ -262,6 +262,28 @@ def test_windows_of_the_ledger_that_lost_time_between_steps_are_a_slowdown() -> 
     (row,) = told(tables(steps, calls, ledger=lost_by_the_ledger()), window(25, 5))
     assert blamed(row)[0][:2] == (f"rank:{JOB}/3", "straggler")
     assert "by the ledger" in row["evidence"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("late", "slow"),
+    [
+        ((2, 3, 2, 3, 2, 3, 2, 3, 1), True),  # those of one host, in turn
+        ((0, 1, 2, 3), False),  # each in its turn: of two hosts one always has half
+    ],
+)
+def test_ranks_of_one_host_that_are_late_in_turn_are_as_one(late: tuple[int, ...], slow: bool) -> None:
+    steps, calls = working(-12, 0)
+    for at in range(9):
+        begin_s = 1.3 * at
+        more = working(begin_s, begin_s + 1.31, late={late[at % len(late)]: 0.3}, number=12 + at, seq=24 + 2 * at)
+        steps, calls = steps + more[0], calls + more[1]
+    places = [
+        {**each, "parent": f"host:h{int(str(each['child'])[-1]) // 2}"}
+        if str(each["parent"]).startswith("host:")
+        else each
+        for each in relations(T0 - 600 * S)
+    ]
+    assert bool(told(tables(steps, calls, places=places), window(12, 2))) == slow
 
 
 def owned_window(end_s: float, owner: int, share: float = 0.035) -> list[dict[str, Any]]:
